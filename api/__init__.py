@@ -1,0 +1,1 @@
+"""The doors: settings, wiring, the command line, the reports."""

@@ -1,0 +1,1 @@
+"""The loop that changes the house: propose, try, decide."""

@@ -1,0 +1,1 @@
+"""Worlds in which an agent acts, one file each."""

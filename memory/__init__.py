@@ -1,0 +1,1 @@
+"""What happened: the database, the trajectories, the embeddings and their index."""

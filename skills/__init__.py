@@ -1,0 +1,1 @@
+"""Learned, named know-how as code (the learned skills themselves live in the data directory)."""
