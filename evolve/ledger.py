@@ -1,0 +1,146 @@
+"""The ledger: every trial and every rollout that it has paid for, append-only; it judges nothing.
+
+A rollout belongs to a column: the incumbent's of a head and block, shared by later trials of the head, or one
+candidate's own. Rows are keyed by their place in the draw, so that a trial goes on from what it has.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import JSON, Column
+from sqlmodel import Field, SQLModel, col, func, select
+
+from evolve.budget import ErrorBudget, Grant
+from evolve.change import Change
+from harness.message import Usage
+from memory.database import Database
+
+TRIALS_A_BLOCK = 10
+
+
+class TrialRow(SQLModel, table=True):
+    __tablename__ = "trial"
+    tenant: str = Field(primary_key=True)
+    agent: str = Field(primary_key=True)
+    id: str = Field(primary_key=True)
+    head: int = Field(index=True)
+    change: str
+    body: dict[str, object] = Field(sa_column=Column(JSON, nullable=False))
+    stream: str
+    index: int
+    level: float
+    block: int
+    created: datetime
+
+
+class RolloutRow(SQLModel, table=True):
+    __tablename__ = "rollout"
+    tenant: str = Field(primary_key=True)
+    agent: str = Field(primary_key=True)
+    column: str = Field(primary_key=True)
+    place: int = Field(primary_key=True)
+    trajectory: str = ""
+    value: float | None = None
+    failures: int = 0
+    watched: dict[str, float] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    usage: dict[str, float] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A trial that holds its grant."""
+
+    id: str
+    head: int
+    grant: Grant
+    block: int
+
+    @property
+    def columns(self) -> tuple[str, str]:
+        """The incumbent's column and the candidate's own."""
+        return f"incumbent:{self.head}:{self.block}", f"candidate:{self.id}"
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One arm of one pair: `value` is None while only failed attempts are known."""
+
+    trajectory: str
+    value: float | None
+    failures: int
+    watched: Mapping[str, float]
+    usage: Usage
+
+
+class Ledger:
+    def __init__(self, database: Database, agent: str = "main") -> None:
+        self.database = database
+        self.agent = agent
+        database.create(TrialRow, RolloutRow)
+
+    def trial(self, trial: str) -> Opened | None:
+        """A trial that has been opened before, with its old grant."""
+        with self.database.read() as session:
+            row = session.get(TrialRow, (self.database.tenant, self.agent, trial))
+            return _opened(row) if row else None
+
+    def change(self, trial: str) -> Change | None:
+        """The proposal behind a trial."""
+        with self.database.read() as session:
+            row = session.get(TrialRow, (self.database.tenant, self.agent, trial))
+            return Change.model_validate(row.body) if row else None
+
+    def open(self, trial: str, change: Change, head: int, budget: ErrorBudget, *, owned: bool) -> Opened:
+        """Take an index and a level from the error budget for a trial, once; opening again returns the old grant."""
+        with self.database.write() as session:
+            row = session.get(TrialRow, (self.database.tenant, self.agent, trial))
+            if row is None:
+                grant = budget.take(session, change.kind)
+                mine = (TrialRow.tenant == self.database.tenant) & (TrialRow.agent == self.agent) & (TrialRow.head == head)
+                before = session.exec(select(func.count()).select_from(TrialRow).where(mine)).one()
+                row = TrialRow(
+                    tenant=self.database.tenant, agent=self.agent, id=trial, head=head, change=change.digest,
+                    body=change.model_dump(mode="json"), stream=change.kind, index=grant.index, level=grant.level,
+                    block=before // TRIALS_A_BLOCK if owned else before, created=datetime.now().astimezone(),
+                )  # fmt: skip
+                session.add(row)
+            return _opened(row)
+
+    def column(self, column: str) -> dict[int, Rollout]:
+        """Everything that a column holds, by place in the draw."""
+        mine = (RolloutRow.tenant == self.database.tenant) & (RolloutRow.agent == self.agent)
+        with self.database.read() as session:
+            rows = session.exec(select(RolloutRow).where(mine, col(RolloutRow.column) == column)).all()
+            return {row.place: _rollout(row) for row in rows}
+
+    def values(self, trial: str, pairs: int) -> tuple[tuple[float, float], ...]:
+        """(incumbent, candidate) rewards of the first `pairs` places of a trial, in draw order."""
+        opened = self.trial(trial)
+        if opened is None:
+            return ()
+        before, after = (self.column(column) for column in opened.columns)
+        judged = [(before[p].value, after[p].value) for p in sorted(after) if p in before]
+        return tuple((a, b) for a, b in judged if a is not None and b is not None)[:pairs]
+
+    def record(self, column: str, place: int, rollout: Rollout) -> Rollout:
+        """Store one rollout; of two that finish the same place, the first counts and is returned."""
+        with self.database.write() as session:
+            key = (self.database.tenant, self.agent, column, place)
+            row = session.get(RolloutRow, key)
+            if row is not None and row.value is not None:
+                return _rollout(row)
+            row = row or RolloutRow(tenant=key[0], agent=key[1], column=column, place=place)
+            row.failures = max(row.failures, rollout.failures)
+            row.trajectory, row.value, row.watched = rollout.trajectory, rollout.value, dict(rollout.watched)
+            row.usage = rollout.usage.model_dump()
+            session.add(row)
+            return _rollout(row)
+
+
+def _opened(row: TrialRow) -> Opened:
+    return Opened(id=row.id, head=row.head, grant=Grant(stream=row.stream, index=row.index, level=row.level), block=row.block)
+
+
+def _rollout(row: RolloutRow) -> Rollout:
+    return Rollout(row.trajectory, row.value, row.failures, dict(row.watched), Usage.model_validate(row.usage))

@@ -1,0 +1,177 @@
+"""The trial: a change against the live head, matched arms on the validate split; it answers and moves nothing."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from scipy.stats import fisher_exact
+
+from evolve.arms import Paused
+from evolve.budget import Grant
+from evolve.change import Change, apply
+from evolve.gate import Decision, Rule, decide
+from evolve.house import House
+from evolve.ledger import Opened, Rollout
+from evolve.pairs import Pairs
+from evolve.verdict import Answer, Arm, Verdict
+from harness.errors import SplitError, UsageError
+from harness.message import Usage
+from harness.spec import HarnessSpec
+from harness.task import Task
+from harness.value import digest
+from skills.bank import Revision
+
+SUSPICION = 0.01
+"""Level of the test that both arms met infrastructure failures equally often (Fisher's exact test)."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A trial that could begin: nothing has been paid, no index of the budget is taken."""
+
+    id: str
+    change: Change
+    head: int
+    incumbent: HarnessSpec
+    candidate: HarnessSpec
+    revision: Revision
+    tasks: tuple[Task, ...]
+    concerned: frozenset[str]
+    """Digests of the tasks that the change can touch."""
+    rule: Rule
+    opened: Opened | None
+    grant: Grant
+    """What the trial has, or would get."""
+
+    @property
+    def share(self) -> float:
+        return sum(t.digest in self.concerned for t in self.tasks) / len(self.tasks)
+
+
+async def prepare(house: House, change: Change, tasks: Sequence[Task], rule: Rule) -> Prepared:
+    """Check a change against the live head and find the tasks that it concerns, at no model cost.
+
+    Raises SplitError when `tasks` are not all of the validate split, or the change was made from other runs than
+    train; UsageError when a tool has `world` effects, since a trial would cause them for real, many times.
+    """
+    wrong = sorted({t.split for t in tasks} - {"validate"})
+    if wrong or not tasks:
+        raise SplitError(f"a trial draws from validate tasks alone; found {len(tasks)} tasks, of splits {wrong or 'none'}")
+    for run in change.runs:
+        if (source := house.store.get(run).task.split) != "train":
+            raise SplitError(f"change {change.name!r} was made from run {run} of the {source} split: learn from train alone")
+    head = house.lineage.head()
+    candidate, revision = apply(change, head.spec, house.bank.revision(head.spec.bank))
+    trial = digest([head.number, head.spec.digest, change.digest])[:32]
+    opened = house.ledger.trial(trial)
+    if opened is None:
+        with house.lineage.database.write() as session:
+            for skill in change.drafts:
+                house.bank.put(session, skill)
+            house.bank.put_revision(session, revision)
+    concerned = await _concerned(house, change, head.spec, candidate, tasks)
+    grant = opened.grant if opened else house.budget.peek(change.kind)
+    return Prepared(
+        id=trial, change=change, head=head.number, incumbent=head.spec, candidate=candidate, revision=revision,
+        tasks=tuple(tasks), concerned=concerned, rule=rule, opened=opened, grant=grant,
+    )  # fmt: skip
+
+
+async def trial(
+    house: House, prepared: Prepared, *, max_cost: float | None = None, on: Callable[[Decision], None] = lambda _: None
+) -> Verdict:
+    """Run the pairs that are still missing, as few as the gate needs, and answer.
+
+    Stopping anywhere (Ctrl-C, a kill, `max_cost` US dollars) loses no finished rollout, and calling again goes on
+    from there with the old grant. Raises Paused when an arm's infrastructure failed three times in a row.
+    """
+    if not prepared.concerned:
+        reason = f"never recalled: no first prompt of {len(prepared.tasks)} validate tasks differs"
+        return _verdict(prepared, None, None, decide([], prepared.rule), "reject", "never_recalled", reason)
+    opened = prepared.opened or house.ledger.open(prepared.id, prepared.change, prepared.head, house.budget, owned=house.owned)
+    pairs = Pairs(house, opened, prepared.incumbent, prepared.candidate, prepared.tasks, prepared.concerned, prepared.rule)
+    try:
+        decision = await pairs.run(on, max_cost)
+    except Paused as paused:
+        if unequal := _unequal(pairs):
+            return _verdict(prepared, opened, pairs, pairs.decision(), "indecisive", "unequal_failures", f"{unequal}; {paused}")
+        raise
+    return _weighed(prepared, opened, pairs, decision)
+
+
+def _weighed(prepared: Prepared, opened: Opened, pairs: Pairs, decision: Decision) -> Verdict:
+    """The gate's decision, unless something else forbids it."""
+    if unequal := _unequal(pairs):
+        return _verdict(prepared, opened, pairs, decision, "indecisive", "unequal_failures", unequal)
+    for watched in pairs.watched():
+        if decision.decision == "admit" and watched.veto:
+            return _verdict(prepared, opened, pairs, decision, "reject", "veto", watched.reason)
+        if decision.decision == "admit" and watched.holds_back:
+            return _verdict(prepared, opened, pairs, decision, "indecisive", "required", watched.reason)
+    if decision.code == "undecided":
+        reason = f"stopped after {decision.pairs} pairs, {pairs.spent.cost:.2f} USD; run it again to go on from there"
+        return _verdict(prepared, opened, pairs, decision, "indecisive", "stopped", reason)
+    return _verdict(prepared, opened, pairs, decision, decision.decision, decision.code, decision.reason)
+
+
+async def _concerned(
+    house: House, change: Change, incumbent: HarnessSpec, candidate: HarnessSpec, tasks: Sequence[Task]
+) -> frozenset[str]:
+    """Digests of the tasks whose first prompt differs; all of them where that cannot be seen beforehand."""
+    distinct = {t.digest: t for t in tasks}
+    looks = {}
+    for spec in (incumbent, candidate):
+        looks[spec.digest] = await asyncio.gather(*(house.glance(task, spec) for task in distinct.values()))
+    dangerous = {t.name for seen in looks.values() for look in seen for t in look.tools if t.effect == "world"}
+    if dangerous:
+        lines = "; ".join(f'"effects": {{"{name}": "episode"}}' for name in sorted(dangerous))
+        raise UsageError(
+            f"a trial would run these tools with `world` effects for real, many times: {', '.join(sorted(dangerous))}. Where a"
+            f' tool changes only what its own episode owns, declare it with @tool(effect="episode"), or add to its task: {lines}'
+        )
+    if change.reach != "prompt":
+        return frozenset(distinct)
+    before, after = looks[incumbent.digest], looks[candidate.digest]
+    return frozenset(d for d, old, new in zip(distinct, before, after, strict=True) if old.prompt != new.prompt)
+
+
+def _unequal(pairs: Pairs) -> str:
+    """Why the arms' infrastructure failures are suspicious; empty when they are not."""
+    (failed, fine), (failed_after, fine_after) = pairs.attempts()
+    chance = float(fisher_exact([[failed, fine], [failed_after, fine_after]]).pvalue)
+    if chance >= SUSPICION:
+        return ""
+    return (
+        f"infrastructure failed {failed} of {failed + fine} attempts of the incumbent and {failed_after} of"
+        f" {failed_after + fine_after} of the candidate (p = {chance:.1g}): repeating them would favour one arm"
+    )
+
+
+def _verdict(
+    prepared: Prepared, opened: Opened | None, pairs: Pairs | None, decision: Decision, answer: Answer, code: str, reason: str
+) -> Verdict:
+    judged = pairs.complete[: decision.pairs] if pairs else []
+    acted = [p.candidate.watched.get("corrected", 0.0) > 0 for p in judged]
+    return Verdict(
+        trial=prepared.id, change=prepared.change.digest, name=prepared.change.name, kind=prepared.change.kind,
+        head=prepared.head, incumbent=prepared.incumbent.digest, candidate=prepared.candidate.digest,
+        decision=answer, code=code, reason=reason, effect=decision.effect, low=decision.low, high=decision.high,
+        band=decision.band, e_value=decision.e_value, pairs=decision.pairs,
+        level=opened.grant.level if opened else None, index=opened.grant.index if opened else None,
+        share=prepared.share, drawn=len({p.draw.task.digest for p in judged}),
+        activations=sum(acted) if prepared.change.edits.guard is not None else None,
+        before=_arm([p.incumbent for p in judged]), after=_arm([p.candidate for p in judged]),
+        watched=pairs.watched() if pairs else (), created=datetime.now().astimezone(),
+    )  # fmt: skip
+
+
+def _arm(rollouts: list[Rollout]) -> Arm:
+    if not rollouts:
+        return Arm()
+    return Arm(
+        success=sum(r.value or 0.0 for r in rollouts) / len(rollouts),
+        episodes=len(rollouts),
+        failures=sum(r.failures for r in rollouts),
+        usage=sum((r.usage for r in rollouts), Usage()),
+    )
