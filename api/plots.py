@@ -72,6 +72,7 @@ def sequence(verdict: Verdict, pairs: Sequence[tuple[float, float]], rule: Rule)
         axes.plot(verdict.pairs, verdict.low, "^", color=colour, markersize=8, clip_on=False, label="bound at granted level")
         axes.set(xlim=(0, len(d) * 1.04 + 1), ylim=(-1.04, 1.04), xlabel="pairs", ylabel="candidate less incumbent")
         axes.set_yticks([-1, -0.5, 0, 0.5, 1])
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(axis="y", color=LINE, linewidth=0.8)
         axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.17), ncols=2, columnspacing=1.2, handlelength=1.6)
 
@@ -140,8 +141,8 @@ def _svg(draw: Callable[[Any], None], height: float, words: str) -> str:
             drawn = out.getvalue()
     start = re.search(r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', drawn, re.DOTALL)
     assert start is not None, "matplotlib writes an svg element with a viewBox"
-    body = re.sub(r"<metadata>.*?</metadata>", "", drawn[start.end() :], flags=re.DOTALL)
+    body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", drawn[start.end() :], flags=re.DOTALL)
     body = re.sub(r'<g id="[^"]*"', "<g", body)  # several pictures share one page
     body = re.sub(r"'DejaVu Sans'", "var(--sans)", body)
     body = re.sub(r"(fill|stroke): (#0000\w\w)", lambda found: f"{found[1]}: var(--{_NAMES[found[2]]})", body)
-    return f'<svg {start[1]} role="img" aria-label="{html.escape(words)}">{body}'
+    return f'<svg {start[1]} role="img" aria-label="{html.escape(_short(words, 300))}">{body}'

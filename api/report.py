@@ -88,8 +88,9 @@ class Report(Value):
         return tuple(sorted(known.values(), key=lambda v: v.created))
 
     def made(self, head: Head) -> Verdict | None:
-        """The verdict that made a head."""
-        return next((v for v in self.settled() if head.trial and v.trial == head.trial and v.decision == "admit"), None)
+        """The verdict that made a head; None for one that no trial made, and where its verdict is not known here."""
+        admitted = (v for v in self.settled() if v.trial == head.trial and v.decision == "admit")
+        return next(admitted, None) if head.how == "admitted" else None
 
 
 def render(report: Report) -> str:

@@ -110,7 +110,7 @@ def decide(pairs: Sequence[tuple[float, float]], rule: Rule, *, level: float | N
 def futile(d: Floats, gain: float, rule: Rule, level: float) -> bool:
     """Whether the pairs left cannot be expected to lift log capital `gain` to 1 / level, even if d is two standard errors better.
 
-    Growth of capital a pair is bounded by o^2 / (2 (v + o^2)) for mean o and variance v, the rate of the best constant bet.
+    For mean o and variance v the best constant bet grows log capital by about o^2 / (2 (v + o^2)) a pair (to second order).
     Stopping early costs power and no error.
     """
     x = (d + rule.margin) / (1 - rule.margin)

@@ -1,5 +1,6 @@
 """What a front desk holds before a task begins, and the words that each split may use; it neither asks nor acts."""
 
+from collections.abc import Sequence, Set
 from functools import cache
 from random import Random
 from typing import Literal
@@ -12,7 +13,7 @@ Difficulty = Literal["plain", "double", "house"]
 Kind = Literal["number", "code", "receipt", "shelf", "name"]
 
 LETTERS: dict[Kind, str] = {"code": "KQXZ", "receipt": "RT", "shelf": "BLMW"}
-NAMES = (
+NAMES = (  # noqa: SIM905
     "bag ball basin basket bathtub battery beaker bell belt blanket blender boiler bolt bookend bottle bowl bracelet "
     "broom bucket button cabinet cable candle canoe carpet cart chain chair charger chisel clamp clock coat compass cooker "
     "cork cradle crate cupboard curtain cushion desk doll doormat drawer dresser drill drum fan faucet fender file "
@@ -86,22 +87,18 @@ def pool(kind: Kind, split: Split) -> tuple[str, ...]:
     return tuple({"train": every[:first], "validate": every[first:second], "test": every[second:]}[split])
 
 
-def goods(rng: Random, split: Split, n: int, others: tuple[Item, ...] = ()) -> tuple[Item, ...]:
-    """n items that share no word with each other or with `others`."""
-    names = _fresh(rng, "name", split, n, {item.name for item in others})
-    shelves = _fresh(rng, "shelf", split, n, {item.code for item in others})
-    supplies = _fresh(rng, "code", split, n, {item.supply for item in others})
+def goods(rng: Random, split: Split, n: int, used: Set[str] = frozenset()) -> tuple[Item, ...]:
+    """n items that share no word with each other or with `used`."""
+    names, shelves, supplies = (_fresh(rng, kind, split, n, used) for kind in ("name", "shelf", "code"))
     return tuple(
         Item(name=name, code=code, price=rng.randint(5, 499), shelf=rng.randint(4, 199), supply=supply)
         for name, code, supply in zip(names, shelves, supplies, strict=True)
     )
 
 
-def sales(rng: Random, split: Split, sold: tuple[Item, ...], others: tuple[Order, ...] = ()) -> tuple[Order, ...]:
-    """One order of each item, sharing no number or code with each other, with `others`, or with the items' suppliers."""
-    numbers = _fresh(rng, "number", split, len(sold), {str(order.number) for order in others})
-    receipts = _fresh(rng, "receipt", split, len(sold), {order.receipt for order in others})
-    codes = _fresh(rng, "code", split, len(sold), {order.code for order in others} | {item.supply for item in sold})
+def sales(rng: Random, split: Split, sold: Sequence[Item], used: Set[str]) -> tuple[Order, ...]:
+    """One order of each item; they share no number or code with each other or with `used`."""
+    numbers, receipts, codes = (_fresh(rng, kind, split, len(sold), used) for kind in ("number", "receipt", "code"))
     orders = []
     for item, number, receipt, code in zip(sold, numbers, receipts, codes, strict=True):
         pieces = rng.randint(1, 3)
@@ -110,5 +107,11 @@ def sales(rng: Random, split: Split, sold: tuple[Item, ...], others: tuple[Order
     return tuple(orders)
 
 
-def _fresh(rng: Random, kind: Kind, split: Split, n: int, used: set[str]) -> list[str]:
+def words(items: Sequence[Item], orders: Sequence[Order] = ()) -> set[str]:
+    """Every word that names one of them."""
+    named = {word for item in items for word in (item.name, item.code, item.supply)}
+    return named | {word for order in orders for word in (str(order.number), order.receipt, order.code)}
+
+
+def _fresh(rng: Random, kind: Kind, split: Split, n: int, used: Set[str]) -> list[str]:
     return [word for word in rng.sample(pool(kind, split), n + len(used)) if word not in used][:n]

@@ -9,10 +9,11 @@ A family names the kind of request, a difficulty what makes it hard:
              never counted, goods are ordered in full boxes of six
 """
 
+from collections.abc import Iterable
 from random import Random
 from typing import get_args
 
-from harness.environments.desk_case import Case, Difficulty, Expected, Family, goods, sales
+from harness.environments.desk_case import Case, Difficulty, Expected, Family, Order, goods, sales, words
 from harness.errors import UsageError
 from harness.task import Split, Task
 
@@ -40,10 +41,11 @@ def tasks(family: Family, split: Split, n: int, seed: int, difficulty: Difficult
     stale = 0
     while len(made) < n:
         instruction, case = _made(rng, family, split, difficulty)
-        task = Task(instruction=instruction, environment="desk", data=case.model_dump(mode="json", exclude_defaults=True), split=split)
+        data = case.model_dump(mode="json", exclude_defaults=True)
+        task = Task(instruction=instruction, environment="desk", data=data, split=split)
         stale = stale + 1 if made.setdefault((instruction, *oracle(task)), task) is not task else 0
         if stale == PATIENCE:
-            raise UsageError(f"desk {family}/{difficulty}: {n} {split} tasks asked for, about {len(made)} distinct ones exist; ask for fewer")
+            raise UsageError(f"desk {family} {difficulty}: {n} {split} tasks asked for, about {len(made)} exist; ask for fewer")
     return list(made.values())
 
 
@@ -61,7 +63,7 @@ def oracle(task: Task) -> list[str]:
         code = typed(orders[number].code, case.difficulty)
         lines += [f"find {name}", f"exchange {number} {items[name].code}", f"confirm {code}"]
     for name, pieces in case.expected.purchases:
-        lines += [f"reorder {name} {pieces}", f"confirm {items[name].supply}"]
+        lines += [f"reorder {name} {pieces}", f"confirm {typed(items[name].supply, case.difficulty)}"]
     if case.expected.answer is not None:
         lines += [*(f"{case.family} {item.name}" for item in case.items), f"answer {case.expected.answer}"]
     return lines
@@ -75,31 +77,32 @@ def typed(code: str, difficulty: Difficulty) -> str:
 def _made(rng: Random, family: Family, split: Split, difficulty: Difficulty) -> tuple[str, Case]:
     n = 2 if difficulty == "double" else 1
     house = difficulty == "house"
+    items = goods(rng, split, 2 * n if family == "exchange" else n)
+    orders: tuple[Order, ...] = ()
+    several, together = ("s", " together") if n > 1 else ("", "")
     if family in ("refund", "return"):
-        items = goods(rng, split, n)
-        orders = sales(rng, split, items)
+        orders = sales(rng, split, items, words(items))
         numbers = tuple(order.number for order in orders)
-        verb = "Refund" if family == "refund" else "Take back"
-        instruction = f"{verb} order{'s' if n > 1 else ''} {' and '.join(map(str, numbers))}."
+        instruction = f"{'Refund' if family == 'refund' else 'Take back'} order{several} {_listed(numbers)}."
         expected = Expected(refunds=numbers)
     elif family == "exchange":
-        items = goods(rng, split, 2 * n)
-        orders = sales(rng, split, items[:n])
+        orders = sales(rng, split, items[:n], words(items))
         swaps = tuple((order.number, item.name) for order, item in zip(orders, items[n:], strict=True))
-        instruction = f"Exchange {' and '.join(f'order {number} for a {name}' for number, name in swaps)}."
+        instruction = f"Exchange {_listed(f'order {number} for a {name}' for number, name in swaps)}."
         expected = Expected(exchanges=swaps)
     elif family == "reorder":
-        items, orders = goods(rng, split, n), ()
-        wanted = [(item.name, rng.randint(2, 96)) for item in items]
-        instruction = f"Order {' and '.join(f'{pieces} {name}s' for name, pieces in wanted)} from the supplier."
+        wanted = [(item.name, rng.randint(0, 15) * BOX + rng.randint(1, BOX - 1)) for item in items]
+        instruction = f"Order {_listed(f'{pieces} {name}s' for name, pieces in wanted)} from the supplier."
         expected = Expected(purchases=tuple((name, -(-pieces // BOX) * BOX if house else pieces) for name, pieces in wanted))
     elif family == "price":
-        items, orders = goods(rng, split, n), ()
-        instruction = f"What {'do' if n > 1 else 'does'} {' and '.join(f'a {item.name}' for item in items)} cost{' together' if n > 1 else ''}?"
+        instruction = f"What {'do' if n > 1 else 'does'} {_listed(f'a {item.name}' for item in items)} cost{together}?"
         expected = Expected(answer=str(sum(item.price for item in items) + (FEE if house else 0)))
     else:
-        items, orders = goods(rng, split, n), ()
-        instruction = f"How many {' and '.join(f'{item.name}s' for item in items)} are on the shelf{' together' if n > 1 else ''}?"
+        instruction = f"How many {_listed(f'{item.name}s' for item in items)} are on the shelf{together}?"
         expected = Expected(answer=str(sum(item.shelf for item in items) - (DISPLAY if house else 0)))
     matters = 0 if expected.answer is not None else n
     return instruction, Case(family=family, difficulty=difficulty, items=items, orders=orders, matters=matters, expected=expected)
+
+
+def _listed(parts: Iterable[object]) -> str:
+    return " and ".join(map(str, parts))

@@ -1,6 +1,7 @@
 """The error budget: levels, and their life in the database."""
 
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,21 @@ from memory.database import Database
 laws = settings(derandomize=True, deadline=None, max_examples=60)
 
 
+Opened = Callable[[str], Database]
+
+
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'assay.db'}"
+def opened(tmp_path: Path) -> Iterator[Opened]:
+    """The same file, opened for a tenant as often as one likes."""
+    databases: list[Database] = []
+
+    def open_for(tenant: str) -> Database:
+        databases.append(Database(f"sqlite:///{tmp_path / 'assay.db'}", tenant))
+        return databases[-1]
+
+    yield open_for
+    for database in databases:
+        database.close()
 
 
 def take(budget: ErrorBudget, stream: Stream = "add") -> float:
@@ -58,8 +71,8 @@ def test_impossible_trials_have_no_level(asked: tuple[float, int, int, int]) -> 
         level(*asked)
 
 
-def test_a_peek_takes_nothing_and_a_take_is_never_given_back(url: str) -> None:
-    budget = ErrorBudget(Database(url, "acme"))
+def test_a_peek_takes_nothing_and_a_take_is_never_given_back(opened: Opened) -> None:
+    budget = ErrorBudget(opened("acme"))
     assert budget.peek("add") == budget.peek("add")
     first = budget.peek("add")
     assert (first.stream, first.index, first.level) == ("add", 1, level(0.05, 1, 50, 0))
@@ -69,8 +82,8 @@ def test_a_peek_takes_nothing_and_a_take_is_never_given_back(url: str) -> None:
     assert budget.state("add").taken == 2
 
 
-def test_only_measured_admissions_raise_the_levels_of_their_own_stream(url: str) -> None:
-    budget = ErrorBudget(Database(url, "acme"))
+def test_only_measured_admissions_raise_the_levels_of_their_own_stream(opened: Opened) -> None:
+    budget = ErrorBudget(opened("acme"))
     take(budget)
     admit(budget)
     assert budget.peek("add").level == level(0.05, 2, 50, 1)
@@ -80,8 +93,8 @@ def test_only_measured_admissions_raise_the_levels_of_their_own_stream(url: str)
     assert (budget.state("add").admissions, budget.state("retire").admissions) == (1, 0)
 
 
-def test_what_was_never_tried_cannot_be_admitted(url: str) -> None:
-    budget = ErrorBudget(Database(url, "acme"))
+def test_what_was_never_tried_cannot_be_admitted(opened: Opened) -> None:
+    budget = ErrorBudget(opened("acme"))
     with pytest.raises(UsageError, match="0 add trials"):
         admit(budget)
     take(budget)
@@ -92,45 +105,45 @@ def test_what_was_never_tried_cannot_be_admitted(url: str) -> None:
         admit(budget)
 
 
-def test_it_lives_as_long_as_the_lineage_and_apart_from_others(url: str) -> None:
-    first = ErrorBudget(Database(url, "acme"))
+def test_it_lives_as_long_as_the_lineage_and_apart_from_others(opened: Opened) -> None:
+    first = ErrorBudget(opened("acme"))
     take(first)
     admit(first)
-    assert ErrorBudget(Database(url, "acme")).state("add") == first.state("add")
-    assert ErrorBudget(Database(url, "acme"), "other").state("add").taken == 0
-    assert ErrorBudget(Database(url, "rival")).state("add").taken == 0
+    assert ErrorBudget(opened("acme")).state("add") == first.state("add")
+    assert ErrorBudget(opened("acme"), "other").state("add").taken == 0
+    assert ErrorBudget(opened("rival")).state("add").taken == 0
 
 
-def test_a_failed_transaction_takes_nothing(url: str) -> None:
-    budget = ErrorBudget(Database(url, "acme"))
+def test_a_failed_transaction_takes_nothing(opened: Opened) -> None:
+    budget = ErrorBudget(opened("acme"))
     with pytest.raises(RuntimeError, match="power cut"), budget.database.write() as session:  # noqa: PT012
         budget.take(session, "add")
         raise RuntimeError("power cut")
     assert budget.state("add").taken == 0
 
 
-def test_the_campaign_is_fixed_by_the_first_trial_of_any_stream(url: str) -> None:
-    short = ErrorBudget(Database(url, "acme"), campaign=10)
+def test_the_campaign_is_fixed_by_the_first_trial_of_any_stream(opened: Opened) -> None:
+    short = ErrorBudget(opened("acme"), campaign=10)
     assert take(short, "retire") == level(0.025, 1, 10, 0)
-    assert ErrorBudget(Database(url, "acme")).peek("add").level == level(0.05, 1, 10, 0)
-    long = ErrorBudget(Database(url, "acme"), campaign=80)
+    assert ErrorBudget(opened("acme")).peek("add").level == level(0.05, 1, 10, 0)
+    long = ErrorBudget(opened("acme"), campaign=80)
     with pytest.raises(UsageError, match="campaign of 10"):
         long.peek("add")
     with pytest.raises(UsageError, match="campaign of 10"):
         take(long)
     with pytest.raises(UsageError, match="found a campaign of 0"):
-        ErrorBudget(Database(url, "acme"), campaign=0)
+        ErrorBudget(opened("acme"), campaign=0)
 
 
-def test_two_trials_that_begin_at_once_get_different_places(url: str) -> None:
+def test_two_trials_that_begin_at_once_get_different_places(opened: Opened) -> None:
     taken: list[float] = []
 
     def begin() -> None:
-        mine = ErrorBudget(Database(url, "acme"))
+        mine = ErrorBudget(opened("acme"))
         for _ in range(5):
             taken.append(take(mine))
 
-    ErrorBudget(Database(url, "acme"))
+    ErrorBudget(opened("acme"))
     threads = [threading.Thread(target=begin) for _ in range(4)]
     for thread in threads:
         thread.start()

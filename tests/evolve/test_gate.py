@@ -81,6 +81,15 @@ def test_admitted_if_and_only_if_low_exceeds_minus_the_margin(pairs: list[Pair],
 
 
 @laws
+@given(streams, rules)
+def test_rounding_on_the_threshold_does_not_contradict_the_decision(pairs: list[Pair], rule: Rule) -> None:
+    for logarithm in capital(differences(pairs), -rule.margin):
+        if logarithm > 0.1:
+            found = decide(pairs, rule, level=math.exp(-logarithm))
+            assert (found.decision == "admit") == (found.low > -rule.margin)
+
+
+@laws
 @given(streams, rules, levels, streams)
 def test_what_is_decided_stays_decided(pairs: list[Pair], rule: Rule, level: float, later: list[Pair]) -> None:
     found = decide(pairs, rule, level=level)
