@@ -70,10 +70,17 @@ def _steps(said: Sequence[Any]) -> list[Step]:
             back = answers.get(call["id"])
             action = Action(kind="call", id=str(call["id"]), tool=call["name"], arguments=call["args"])
             failed = getattr(back, "status", "success") == "error"
-            steps.append(Step(turn=turn, action=action, observation=Observation(content=_words(back), error=failed), text=_words(message)))
+            steps.append(
+                Step(turn=turn, action=action, observation=Observation(content=_words(back), error=failed), text=_words(message))
+            )
         if not calls:
             steps.append(
-                Step(turn=turn, action=Action(kind="answer", text=_words(message)), observation=Observation(done=True), text=_words(message))
+                Step(
+                    turn=turn,
+                    action=Action(kind="answer", text=_words(message)),
+                    observation=Observation(done=True),
+                    text=_words(message),
+                )
             )
     return steps
 

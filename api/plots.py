@@ -27,7 +27,7 @@ _NAMES: Final = {
 }  # fmt: skip
 _DECIDED: Final = {"admit": ADMIT, "reject": REJECT, "indecisive": INDECISIVE}
 _MARKS: Final = {"admit": "o", "reject": "X", "indecisive": "D"}
-_STYLE: Final = {
+_STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none", "svg.hashsalt": "assay", "text.parse_math": False, "font.family": "DejaVu Sans", "font.size": 10,
     "text.color": INK, "axes.edgecolor": MUTED, "axes.labelcolor": INK, "xtick.color": MUTED, "ytick.color": MUTED,
     "xtick.labelcolor": INK, "ytick.labelcolor": INK, "axes.spines.top": False, "axes.spines.right": False,
@@ -74,10 +74,10 @@ def sequence(verdict: Verdict, pairs: Sequence[tuple[float, float]], rule: Rule)
         axes.set_yticks([-1, -0.5, 0, 0.5, 1])
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(axis="y", color=LINE, linewidth=0.8)
-        axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.17), ncols=2, columnspacing=1.2, handlelength=1.6)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.17), ncols=2, columnspacing=0.8, handlelength=1.4)
 
     words = f"95 % confidence sequence of {verdict.name} over {len(pairs)} pairs; {verdict.decision} at pair {verdict.pairs}"
-    return _svg(draw, 4.0, words)
+    return _svg(draw, 3.8, words)
 
 
 def lineage(heads: Sequence[Head], verdicts: Sequence[Verdict]) -> str:
@@ -134,7 +134,7 @@ def _svg(draw: Callable[[Any], None], height: float, words: str) -> str:
 
     with rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # the browser's fonts have it
-        figure = Figure(figsize=(4.8, height), layout="constrained")
+        figure = Figure(figsize=(4.3, height), layout="constrained")
         draw(figure.add_subplot())
         with io.StringIO() as out:
             figure.savefig(out, format="svg", transparent=True)

@@ -1,6 +1,7 @@
-"""The report: what was measured, on one self-contained page that also holds the reasons to doubt it; it measures nothing itself."""
+"""The report: what was measured, on one self-contained page with the reasons to doubt it; it measures nothing itself."""
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from importlib.resources import files
@@ -48,11 +49,12 @@ class Tried(Value):
 
     @model_validator(mode="after")
     def _belongs(self) -> Self:
-        judged = self.judged
-        if len(judged) < self.verdict.pairs or (judged and abs(sum(b - a for a, b in judged) / len(judged) - self.verdict.effect) > 1e-6):
+        judged, verdict = self.judged, self.verdict
+        effect = sum(after - before for before, after in judged) / max(len(judged), 1)
+        if len(judged) < verdict.pairs or (judged and abs(effect - verdict.effect) > 1e-6):
             raise ValueError(
-                f"pairs of {self.name!r}: found {len(self.pairs)}; its verdict rests on {self.verdict.pairs} with a mean difference"
-                f" of {self.verdict.effect:+.6f}: give the pairs of trial {self.verdict.trial}, in draw order"
+                f"pairs of {self.name!r}: found {len(judged)} with a mean difference of {effect:+.6f}; its verdict rests on"
+                f" {verdict.pairs} with {verdict.effect:+.6f}: give the pairs of trial {verdict.trial}, in draw order"
             )
         return self
 
@@ -103,7 +105,7 @@ def render(report: Report) -> str:
         report=report,
         lost=LOST,
         side=SIDE,
-        decided=[(word, sum(c.verdict.decision == word for c in report.candidates)) for word in ("admit", "reject", "indecisive")],
+        decided=Counter(c.verdict.decision for c in report.candidates),
         stages=report.stages and Markup(plots.stages([(s.name, s.measured, s.greedy) for s in report.stages])),
         sequences=[c.pairs and Markup(plots.sequence(c.verdict, c.pairs, c.rule)) for c in report.candidates],
         lineage=report.heads and Markup(plots.lineage(report.heads, settled)),
@@ -124,7 +126,8 @@ def write(report: Report, path: Path) -> None:
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
-        raise UsageError(f"report {path}: cannot be written ({error.strerror}); give a directory that you may write to with --out") from error
+        advice = "give a directory that you may write to with --out"
+        raise UsageError(f"report {path}: cannot be written ({error.strerror}); {advice}") from error
 
 
 def _visible(text: str) -> str:

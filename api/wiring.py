@@ -14,7 +14,6 @@ from evolve.house import House, Look, Seeds
 from evolve.ledger import Ledger
 from evolve.lineage import Lineage
 from harness.agent import Agent
-from harness.plain import by_effect
 from harness.seams import Model, OpenEnvironment, Scorer, Verify
 from harness.spec import HarnessSpec
 from harness.task import Task
@@ -95,7 +94,7 @@ async def opened(settings: Settings, world: World, spec: HarnessSpec, *, campaig
     embed = embedder()
     index = Index(settings.data / "index", embed)
     recall = SkillRecall(bank, embed, index, scorer)
-    agent = Agent(answers, open=world.open, verify=world.verify, recall=recall, permit=by_effect())
+    agent = Agent(answers, open=world.open, verify=world.verify, recall=recall)
 
     async def roll(task: Task, spec: HarnessSpec, seeds: Seeds, arm: str) -> Trajectory:
         return await agent.run(task, spec, seed=seeds.sampling, world_seed=seeds.world, arm=arm)

@@ -18,6 +18,11 @@ class Policy(Value):
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.7
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
 
+    @property
+    def name(self) -> str:
+        """`model@adapter`, or the model alone."""
+        return f"{self.model}@{self.adapter}" if self.adapter else self.model
+
 
 class Sampling(Value):
     """What one call asks for beyond its policy; what a provider cannot honour is named on the Completion."""

@@ -86,12 +86,14 @@ def _terminal(
     opening: Observation | None,
 ) -> tuple[Message, ...]:
     commands = "".join(f"{PROMPT} {t.usage}{_remark(t, spec)}\n" for t in tools)
-    head = f"{spec.prompts.system}\n\nCommands:\n{commands}\n"
-    examples = "".join(f"{hint.text.rstrip()}\n\n" for hint in hints)
+    # Blank lines open a block instead of closing one: blocks are tokenised one by one, and a trailing blank line would
+    # become another token than the same line inside a document.
+    head = f"{spec.prompts.system}\n\nCommands:\n{commands}"
+    examples = "".join(f"\n{hint.text.strip()}\n" for hint in hints)
     messages = [Message(role="system", content=head)]
     if examples:
         messages.append(Message(role="system", content=examples))
-    messages.append(Message(role="user", content=f"{request(task, opening)}{PROMPT}"))
+    messages.append(Message(role="user", content=f"\n{request(task, opening)}{PROMPT}"))
     for step in steps:
         ended = "\n" if step.finish == "stop" else ""
         messages.append(Message(role="assistant", content=step.text + ended, tokens=step.tokens))

@@ -146,4 +146,4 @@ def _value(text: str) -> float:
 def _only(answer: str, number: float, within: float) -> bool:
     """Every number in the answer is this one, and there is one."""
     said = [_value(match.group()) for match in NUMBER.finditer(unicodedata.normalize("NFKC", answer))]
-    return bool(said) and all(math.isclose(value, number, rel_tol=1e-9, abs_tol=max(within, 1e-9)) for value in said)
+    return bool(said) and all(math.isclose(value, number, rel_tol=1e-13, abs_tol=max(within, 1e-13)) for value in said)

@@ -6,10 +6,7 @@ left without closing is thrown away at the next start, never read.
 """
 
 import contextlib
-import os
-import shutil
 import uuid
-import weakref
 from collections.abc import Collection, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +14,7 @@ from typing import Any, Final
 
 from harness.errors import StoreError
 from harness.value import Value
+from memory.claim import Claim
 from memory.embed import Embedder
 from memory.vectors import Vector
 
@@ -27,7 +25,6 @@ TOLERANCE: Final = 0.1
 
 _BATCH: Final = 1000
 _BASELINE: Final = "self_recall"
-_LOCK: Final = "lock"
 _COLLECTION: Final = "vectors"
 
 
@@ -62,7 +59,7 @@ class Index:
         self.folder = None if folder is None else folder / f"{name}-{sha256(tenant.encode()).hexdigest()[:16]}"
         self._client: Any = None
         self._collection: Any = None
-        self._release: weakref.finalize[[int, str], Index] | None = None
+        self._claim: Claim | None = None
 
     def upsert(self, rows: Mapping[str, Vector]) -> None:
         """Put vectors in, or replace them. Raises StoreError when the index was made by another embedder."""
@@ -108,10 +105,11 @@ class Index:
         Raises StoreError when another process holds the folder.
         """
         with self._guarded():
+            self._disconnect()
             if self.folder is not None and self._claimed() is None:
                 raise StoreError(f"the index {self.folder} is in use by another process: end that one, then `{REINDEX}` again")
-            self._disconnect()
-            self._generation("")
+            if self._claim is not None:
+                self._claim.renew()
             collection = self._opened()
             _put(collection, rows)
             collection.modify(metadata={**collection.metadata, _BASELINE: _self_recall(collection, rows)})
@@ -120,9 +118,19 @@ class Index:
     def close(self) -> None:
         """Let go of the folder, so that another process may have it; the next use opens it again."""
         self._disconnect()
-        if self._release is not None:
-            self._release()
-            self._release = None
+        if self._claim is not None:
+            self._claim.close()
+            self._claim = None
+
+    def _disconnect(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client = self._collection = None
+
+    def _claimed(self) -> Claim | None:
+        if self._claim is None and self.folder is not None:
+            self._claim = Claim.take(self.folder)
+        return self._claim
 
     def _opened(self) -> Any:
         if self._collection is None:
@@ -135,7 +143,7 @@ class Index:
                 self._client = chromadb.EphemeralClient(settings=settings)
             else:
                 name = _COLLECTION
-                self._client = chromadb.PersistentClient(path=str(claim), settings=settings)
+                self._client = chromadb.PersistentClient(path=str(claim.path), settings=settings)
             metadata = {"embedder": self.embedder.name, "dimension": self.embedder.dimension}
             collection = self._client.get_or_create_collection(
                 name, embedding_function=None, metadata=metadata, configuration={"hnsw": {"space": "cosine"}}
@@ -148,3 +156,27 @@ class Index:
                 )
             self._collection = collection
         return self._collection
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreError:
+            raise
+        except Exception as error:  # Chroma raises its own errors, and whatever its parts let through
+            raise StoreError(f"the index {self.folder or 'in memory'}: {error}; `{REINDEX}` builds it anew") from error
+
+
+def _put(collection: Any, rows: Mapping[str, Vector]) -> None:
+    items = sorted(rows.items())
+    for start in range(0, len(items), _BATCH):
+        batch = items[start : start + _BATCH]
+        collection.upsert(ids=[id for id, _ in batch], embeddings=[list(vector) for _, vector in batch])
+
+
+def _self_recall(collection: Any, rows: Mapping[str, Vector]) -> float:
+    canaries = [list(rows[id]) for id in sorted(rows)[:CANARIES]]
+    if not canaries:
+        return 1.0
+    nearest = collection.query(query_embeddings=canaries, n_results=1, include=["distances"])["distances"]
+    return float(sum(bool(found) and found[0] < 1e-3 for found in nearest) / len(canaries))

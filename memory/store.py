@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import TypedDict, TypeVar, Unpack
 
 from pydantic import ValidationError
-from sqlalchemy import JSON, Column, UniqueConstraint
+from sqlalchemy import JSON, Column, DateTime, UniqueConstraint
 from sqlmodel import Field, Session, SQLModel, col, func, select
 from sqlmodel.sql.expression import SelectOfScalar
 
@@ -25,7 +25,7 @@ class TrajectoryRow(SQLModel, table=True):
     id: str
     content: str
     """Digest of the whole trajectory."""
-    created: datetime
+    created: datetime = Field(sa_column=Column(DateTime(timezone=True), nullable=False))
     spec: str = Field(index=True)
     policy: str
     split: str = Field(index=True)

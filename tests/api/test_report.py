@@ -1,5 +1,6 @@
 """The HTML report: complete, self-contained, and deaf to what a stranger's skill says; its looks are for eyes."""
 
+import functools
 import random
 import re
 from datetime import UTC, datetime, timedelta
@@ -23,8 +24,12 @@ from harness.message import Usage
 from harness.policy import Policy
 from harness.spec import HarnessSpec
 
+OWN = "the agent's own 3 successes on train"
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
-HOSTILE = "</pre><script>alert('x')</script><img src=http://evil.example/a.png onerror=alert(1)> $\\frac{ --> ]]> {{ 7 * 7 }} 😀\u202e\x1b[31m"
+HOSTILE = (
+    "</pre><script>alert('x')</script><img src=http://evil.example/a.png onerror=alert(1)>"
+    " $\\frac{ --> ]]> {{ 7 * 7 }} 😀\u202e\x1b[31m"
+)
 
 
 class Page(HTMLParser):
@@ -53,31 +58,37 @@ def coins(seed: int, n: int, before: float, after: float) -> list[tuple[float, f
 
 
 def usage(n: int) -> Usage:
-    return Usage(prompt_tokens=412 * n, completion_tokens=23 * n, cached_tokens=300 * n, seconds=0.13 * n, calls=2 * n, cost=0.0012 * n)
+    each = Usage(prompt_tokens=412, completion_tokens=23, cached_tokens=300, seconds=0.13, calls=2, cost=0.0012)
+    return sum([each] * n, Usage())
 
 
 def tried(
-    name: str, pairs: list[tuple[float, float]], rule: Rule, *, kind: Kind = "add", index: int = 1, level: float = 0.0114, head: int = 1,
-    text: str = "Request: Refund order 5481.\n> refund 5481\n> confirm Q510",
-) -> Tried:  # fmt: skip
+    name: str,
+    pairs: list[tuple[float, float]],
+    rule: Rule,
+    *,
+    kind: Kind = "add",
+    index: int = 1,
+    level: float = 0.0114,
+    head: int = 1,
+    text: str = "> refund 5481",
+) -> Tried:
     """A candidate as a trial would report it, judged by the real gate."""
     found = decide(pairs, rule, level=level)
     judged = pairs[: found.pairs]
     watched = judge(Watch(name="denied actions", margin=0.05), [(0.0, float(i % 9 == 0)) for i in range(found.pairs)], level)
-    arms = [
-        Arm(success=sum(p[side] for p in judged) / max(len(judged), 1), episodes=len(judged), failures=3 - side, usage=usage(len(judged)))
-        for side in (0, 1)
-    ]
+    n = len(judged)
+    before, after = (
+        Arm(success=sum(p[side] for p in judged) / max(n, 1), episodes=n, failures=3 - side, usage=usage(n)) for side in (0, 1)
+    )
     verdict = Verdict(
         trial=f"{index:032x}", change="c" * 64, name=name, kind=kind, head=head, incumbent="a" * 64, candidate="b" * 64,
         decision=found.decision, code=found.code, reason=found.reason, effect=found.effect, low=found.low, high=found.high,
         band=found.band, e_value=found.e_value, pairs=found.pairs, level=level if pairs else None, index=index if pairs else None,
-        share=0.25 if pairs else 0.0, drawn=min(41, found.pairs), before=arms[0], after=arms[1],
+        share=0.25 if pairs else 0.0, drawn=min(41, found.pairs), before=before, after=after,
         watched=(watched,) if pairs else (), created=NOON + timedelta(minutes=index),
     )  # fmt: skip
-    return Tried(
-        name=name, source="the agent's own 3 successes on train", verdict=verdict, rule=rule, pairs=tuple(pairs[: found.pairs + 3]), text=text
-    )  # fmt: skip
+    return Tried(name=name, source=OWN, verdict=verdict, rule=rule, pairs=tuple(pairs[: found.pairs + 3]), text=text)
 
 
 def measured(success: float, low: float, high: float) -> Measured:
@@ -86,24 +97,29 @@ def measured(success: float, low: float, high: float) -> Measured:
 
 def head(number: int, how: str, model: str, **fields: str) -> Head:
     spec = HarnessSpec(policy=Policy(model=model))
-    return Head.model_validate({"number": number, "parent": number - 1 or None, "how": how, "spec": spec, "created": NOON, **fields})
+    fixed = {"number": number, "parent": number - 1 or None, "how": how, "spec": spec, "created": NOON}
+    return Head.model_validate({**fixed, **fields})
 
 
 def example(name: str = "refund-an-order", text: str = "> refund 5481") -> Report:
+    removal = Rule(margin=0.1, max_pairs=140)
     candidates = (
         tried(name, coins(1, 300, 0.1, 0.7), Rule(), text=text),
         tried("small-talk", coins(2, 300, 0.7, 0.7), Rule(), index=2, level=0.0041, head=2),
         tried("quick-refund", coins(3, 300, 0.7, 0.3), Rule(), index=3, level=0.0025, head=2),
-        tried("drop-small-talk", coins(4, 140, 0.9, 0.9), Rule(margin=0.1, max_pairs=140), kind="retire", index=4, level=0.002, head=2),
+        tried("drop-small-talk", coins(4, 140, 0.9, 0.9), removal, kind="retire", index=4, level=0.002, head=2),
         tried("never-seen", [], Rule(), index=5, head=2),
     )
+    again = Remeasured(name=name, effect=0.52, band=(0.21, 0.74), pairs=50, before=(0.03, 0.22), after=(0.5, 0.77), base=0.1)
     return Report(
         title=f"Report on {name}",
         created=NOON,
         model="local/smollm2-135m-instruct",
         stages=(
-            Stage(name="base", measured=measured(0.078, 0.038, 0.139), greedy=measured(0.26, 0.187, 0.345), source="the bare model"),
-            Stage(name=name, measured=measured(0.695, 0.608, 0.774), source="the agent's own 3 successes on train"),
+            Stage(
+                name="base", measured=measured(0.078, 0.038, 0.139), greedy=measured(0.26, 0.19, 0.345), source="the bare model"
+            ),
+            Stage(name=name, measured=measured(0.695, 0.608, 0.774), source=OWN),
         ),
         candidates=candidates,
         heads=(
@@ -113,14 +129,19 @@ def example(name: str = "refund-an-order", text: str = "> refund 5481") -> Repor
             head(4, "rollback", "n", change="back to head 2", trial=candidates[0].verdict.trial),
             head(5, "admitted", "p", change="from elsewhere", trial="f" * 32),
         ),
-        fresh=(Remeasured(name=name, effect=0.52, band=(0.21, 0.74), pairs=50, before=(0.03, 0.22), after=(0.5, 0.77), base=0.1),),
+        fresh=(again,),
         notes=("seed 0; 264 s in all", HOSTILE),
     )
 
 
+@functools.cache
+def page() -> str:
+    return render(example())
+
+
 def test_a_reader_finds_everything_to_doubt_it() -> None:
     report = example()
-    words = " ".join(Page(render(report)).words.split())
+    words = " ".join(Page(page()).words.split())
     for candidate in report.candidates:
         v = candidate.verdict
         assert candidate.name in words
@@ -138,42 +159,42 @@ def test_a_reader_finds_everything_to_doubt_it() -> None:
             assert better + same + worse == v.pairs
             assert f"candidate better in {better}, same in {same}, worse in {worse}" in words
     for said in (
-        "infrastructure failures 3 2", "95 %, not the decision level", "The effect at stopping is biased upwards", "7.8 %", "3.8 to 13.9 %",
-        "n, episodes 128 128", "26.0 % not measured", "admission threshold 0", "smallest effect 0.1", "admission threshold -0.1",
-        "minus half the margin -0.05", "stop: admit", "stop: reject", "bound at granted level", "No pair was run.", "none was taken",
+        "infrastructure failures 3 2", "95 %, not the decision level", "The effect at stopping is biased upwards",
+        "7.8 %", "3.8 to 13.9 %", "n, episodes 128 128", "26.0 % not measured", "52,736",
+        "admission threshold 0", "smallest effect 0.1", "admission threshold -0.1", "minus half the margin -0.05",
+        "stop: admit", "stop: reject", "bound at granted level", "No pair was run.", "none was taken",
         "5 (live)", "unmeasured", "not measured again", "trial ffffffffffff, not in this report",
-        "+0.520", "50.0 to 77.0 %", "5 tried: 1 admit, 2 reject, 2 indecisive", "52,736",
+        "+0.520", "50.0 to 77.0 %", "5 tried: 1 admit, 2 reject, 2 indecisive",
     ):  # fmt: skip
         assert said in words, said
 
 
 def test_what_strangers_wrote_is_shown_and_does_nothing() -> None:
-    page = render(example(name=HOSTILE, text=HOSTILE))
-    parsed = Page(page)
+    shown = render(example(name=HOSTILE, text=HOSTILE))
+    parsed = Page(shown)
     assert not {"script", "img", "iframe", "link", "object", "embed", "base", "form"} & set(parsed.tags)
     assert not [name for name, _ in parsed.attributes if name.startswith("on")]
     assert parsed.words.count("<script>alert('x')</script>") >= 6
     assert "{{ 7 * 7 }}" in parsed.words
-    assert "\u202e" not in page, "a character that turns the text around must be named"
-    assert "\x1b" not in page
+    assert "\u202e" not in shown, "a character that turns the text around must be named"
+    assert "\x1b" not in shown
     assert "⟨U+202E⟩" in parsed.words
 
 
 def test_the_page_loads_nothing() -> None:
-    page = render(example())
-    parsed = Page(page)
+    parsed = Page(page())
     links = [value for name, value in parsed.attributes if name in ("src", "href", "xlink:href", "srcset", "action", "data")]
     assert links
     assert all(link.startswith("#") for link in links)
-    assert not re.search(r"@import|@font-face|url\((?!#)", page)
+    assert not re.search(r"@import|@font-face|url\((?!#)", page())
     assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in parsed.attributes
     ids = [value for name, value in parsed.attributes if name == "id"]
-    targets = {link[1:] for link in links} | set(re.findall(r"url\(#([^)]*)\)", page))
+    targets = {link[1:] for link in links} | set(re.findall(r"url\(#([^)]*)\)", page()))
     assert targets <= set(ids)
 
 
 def test_pictures_take_their_colours_from_the_page() -> None:
-    svgs = re.findall(r"<svg .*?</svg>", render(example()), re.DOTALL)
+    svgs = re.findall(r"<svg .*?</svg>", page(), re.DOTALL)
     assert len(svgs) == 6, "stages, lineage, and one for each of the four candidates with pairs"
     for svg in svgs:
         assert 'role="img" aria-label="' in svg
@@ -195,9 +216,9 @@ def test_pairs_that_are_not_the_verdicts_are_refused() -> None:
 
 
 def test_an_empty_report_is_a_page_too() -> None:
-    page = render(Report(title="Nothing yet", created=NOON, model="m"))
-    assert "Nothing yet" in page
-    assert "<svg" not in page
+    empty = render(Report(title="Nothing yet", created=NOON, model="m"))
+    assert "Nothing yet" in empty
+    assert "<svg" not in empty
 
 
 def test_a_head_is_made_by_the_admitting_verdict_of_its_trial() -> None:

@@ -287,9 +287,8 @@ def test_random_actions_keep_the_laws_and_earn_only_what_they_brought_about(
     assert state["till"] <= begun["till"]
     assert (state["till"] == begun["till"]) == (len(kept) == len(begun["orders"]))
     deeds = len(state["refunds"]) + len(state["exchanges"]) + len(state["purchases"])
-    confirmed = [
-        line for line, said in zip(lines, printed, strict=False) if line.strip().startswith("confirm") and not said.error
-    ]
+    carried = [line.strip() for line, said in zip(lines, printed, strict=False) if not said.error]
+    confirmed = [line for line in carried if line.startswith("confirm")]
     assert deeds == len(confirmed), "nothing is done without a confirmation"
     if reward.value == 1.0:
         needed = [line for line in desk.oracle(task) if line.startswith(("confirm", "answer"))]

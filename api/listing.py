@@ -1,0 +1,222 @@
+"""Listings and moves by hand: the bank, the lineage and the runs of one agent, in words or JSON; none of it needs a model."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from api.evidence import found
+from api.settings import Settings
+from api.wiring import reindexed, stores
+from evolve.change import Change, apply
+from evolve.lineage import Lineage
+from evolve.verdict import Verdict
+from harness.errors import UsageError
+from harness.trajectory import Trajectory
+from memory.store import Store
+from skills.bank import Bank, Entry
+from skills.files import read_skill, write_skill
+
+
+def list_skills(settings: Settings, *, as_json: bool) -> None:
+    _, bank, _, lineage = stores(settings)
+    evidence = _evidence(lineage)
+    rows = [
+        {
+            "name": e.skill.name, "version": e.skill.version, "digest": e.skill.digest, "status": e.status,
+            "source": e.skill.provenance.source, "description": e.skill.description,
+            "verdict": _evidence_of(e, evidence),
+        }
+        for e in bank.list()
+    ]  # fmt: skip
+    if as_json:
+        return _print(rows)
+    table = _table("skill", "version", "status", "source", "evidence", "digest")
+    for row, entry in zip(rows, bank.list(), strict=True):
+        table.add_row(*(escape(str(x)) for x in (
+            row["name"], row["version"], row["status"], row["source"], _short(evidence.get(entry.history[-1].verdict)), str(row["digest"])[:12],
+        )))  # fmt: skip
+    return _show(table, "the bank is empty: `assay evolve TASKS.jsonl` drafts skills, `assay skills import FOLDER` takes one in")
+
+
+def show_skill(settings: Settings, wanted: str, *, as_json: bool) -> None:
+    _, bank, _, lineage = stores(settings)
+    skill = found(bank, wanted)
+    evidence = _evidence(lineage)
+    history = bank.history(skill.digest)
+    verdicts = [evidence[m.verdict] for m in history if m.verdict in evidence]
+    if as_json:
+        return _print({
+            "skill": skill.model_dump(mode="json"), "digest": skill.digest, "status": bank.status(skill.digest),
+            "history": [m.model_dump(mode="json") for m in history], "verdicts": [v.model_dump(mode="json") for v in verdicts],
+        })  # fmt: skip
+    out = Console(highlight=False)
+    out.print(escape(f"{skill.name} version {skill.version}, {bank.status(skill.digest)}, {skill.digest}"), style="bold")
+    out.print(
+        escape(f"{skill.description}\nsource: {skill.provenance.source}, {len(skill.provenance.runs)} runs\n\n{skill.body}\n")
+    )
+    for move in history:
+        out.print(escape(f"{move.created:%Y-%m-%d %H:%M}  {move.status:12s} {move.reason} ({move.verdict})"))
+    for verdict in verdicts:
+        out.print(escape(f"verdict {verdict.trial}: {_short(verdict)}; {verdict.reason}"))
+    return None
+
+
+def export_skill(settings: Settings, wanted: str, directory: Path) -> None:
+    _, bank, _, lineage = stores(settings)
+    skill = found(bank, wanted)
+    evidence = _evidence(lineage)
+    verdict = next((evidence[m.verdict] for m in reversed(bank.history(skill.digest)) if m.verdict in evidence), None)
+    facts = {"status": str(bank.status(skill.digest))}
+    if verdict is not None:
+        facts |= {
+            "utility.effect": f"{verdict.effect:+.4f}", "utility.ci95": f"[{verdict.band[0]:+.4f}, {verdict.band[1]:+.4f}]",
+            "utility.pairs": str(verdict.pairs), "utility.decision": verdict.decision,
+        }  # fmt: skip
+    print(write_skill(skill, directory, evidence=facts))
+
+
+def import_skill(settings: Settings, folder: Path) -> None:
+    database, bank, _, _ = stores(settings)
+    skill = read_skill(folder)
+    with database.write() as session:
+        put = bank.put(session, skill)
+    twin = f" (it says the same as {put.twin[:12]})" if put.twin else ""
+    print(f"{put.reason}: {skill.name} {skill.digest[:12]} is {bank.status(skill.digest)}{twin}")
+    print(f"try it: assay evolve TASKS.jsonl --skill {skill.name}")
+
+
+def move_skill(settings: Settings, wanted: str, deed: Literal["retire", "restore"]) -> None:
+    """Change the head by hand: no verdict, no claim on the error budget."""
+    _, bank, _, lineage = stores(settings)
+    skill = found(bank, wanted)
+    head = lineage.head()
+    active = skill.digest in bank.revision(head.spec.bank).skills
+    if active == (deed == "restore"):
+        raise UsageError(
+            f"skill {skill.name} is {bank.status(skill.digest)} and {'in' if active else 'not in'} the head: nothing to {deed}"
+        )
+    if deed == "retire":
+        change = Change(name=f"retire {skill.name}", kind="retire", drops=(skill.digest,))
+    else:
+        change = Change(name=f"restore {skill.name}", kind="restore", restores=(skill.digest,))
+    spec, revision = apply(change, head.spec, bank.revision(head.spec.bank))
+    new = lineage.force(change, spec, revision)
+    print(f"{change.name}: head {new.number}, by hand, unmeasured. `assay lineage rollback {head.number}` takes it back")
+
+
+def reindex(settings: Settings) -> None:
+    print(f"{reindexed(settings)} vectors are in the index")
+
+
+def show_lineage(settings: Settings, *, as_json: bool) -> None:
+    _, bank, _, lineage = stores(settings)
+    heads, verdicts = lineage.heads(), lineage.verdicts()
+    if as_json:
+        return _print(
+            {"heads": [h.model_dump(mode="json") for h in heads], "verdicts": [v.model_dump(mode="json") for v in verdicts]}
+        )
+    table = _table("head", "parent", "how", "change", "skills", "model", "since")
+    for head in heads:
+        names = ", ".join(skill.name for skill in bank.skills(head.spec.bank)) if head.spec.bank else "none"
+        live = " (live)" if head is heads[-1] else ""
+        table.add_row(*(escape(str(x)) for x in (
+            f"{head.number}{live}", head.parent or "", head.how, head.change, names, head.spec.policy.model, f"{head.created:%Y-%m-%d %H:%M}",
+        )))  # fmt: skip
+    _show(table, "no lineage yet: `assay run TASKS.jsonl` or `assay evolve TASKS.jsonl` begins one")
+    if verdicts:
+        answers = _table("change", "kind", "head", "decision", "effect", "95 % band", "pairs", "reason")
+        for v in verdicts:
+            band = f"[{v.band[0]:+.2f}, {v.band[1]:+.2f}]"
+            answers.add_row(
+                *(escape(str(x)) for x in (v.name, v.kind, v.head, v.decision, f"{v.effect:+.3f}", band, v.pairs, v.reason))
+            )
+        _show(answers, "")
+    return None
+
+
+def rollback(settings: Settings, number: int) -> None:
+    _, _, _, lineage = stores(settings)
+    print(f"head {lineage.rollback(number).number} is live: the spec of head {number}")
+
+
+def list_runs(settings: Settings, *, split: str | None, limit: int, as_json: bool) -> None:
+    if split not in (None, "train", "validate", "test"):
+        raise UsageError(f"--split {split!r}: allowed are train, validate, test")
+    runs = Store(stores(settings)[0]).newest(limit=limit, split=split)
+    if as_json:
+        return _print([run.model_dump(mode="json", exclude={"steps"}) for run in runs])
+    table = _table("run", "when", "split", "arm", "reward", "stop", "steps", "task")
+    for run in runs:
+        reward = f"error: {run.error.wall}" if run.error else "-" if run.reward is None else f"{run.reward.value:.2f}"
+        table.add_row(*(escape(str(x)) for x in (
+            run.id[:12], f"{run.created:%m-%d %H:%M:%S}", run.task.split, run.arm, reward, run.stop, len(run.steps), run.task.instruction[:60],
+        )))  # fmt: skip
+    return _show(table, "no runs yet: `assay run TASKS.jsonl` makes some")
+
+
+def show_run(settings: Settings, wanted: str, *, as_json: bool) -> None:
+    run = Store(stores(settings)[0]).found(wanted)
+    if as_json:
+        return _print(run.model_dump(mode="json"))
+    out = Console(highlight=False)
+    out.print(escape(f"{run.id}  {run.task.split}  {run.arm}  {run.policy}  seed {run.seed}"), style="bold")
+    out.print(escape(run.task.instruction))
+    out.print(escape(f"recalled: {', '.join(h.name for h in run.recalled.hints) or run.recalled.reason} ({run.recalled.ranker})"))
+    for place, step in enumerate(run.steps, 1):
+        out.print(escape(f"{place:3d}. {_deed(step.text, step.action.tool, dict(step.action.arguments))}"))
+        out.print(
+            escape(f"     {'! ' if step.observation.error else ''}{step.observation.text}"),
+            style="red" if step.observation.error else "dim",
+        )
+    out.print(escape(_ending(run)))
+    return None
+
+
+def _deed(text: str, tool: str, arguments: dict[str, object]) -> str:
+    return text.strip() or f"{tool} {json.dumps(arguments)}"
+
+
+def _ending(run: Trajectory) -> str:
+    if run.error is not None:
+        return f"stopped by an error of the {run.error.wall}: {run.error.message}"
+    judged = "not judged" if run.reward is None else f"reward {run.reward.value:g} {run.reward.note}"
+    used = run.usage
+    return (
+        f"{run.stop}; {judged}; {used.prompt_tokens + used.completion_tokens} tokens, {used.seconds:.2f} s, {used.cost:.4f} USD"
+    )
+
+
+def _evidence(lineage: Lineage) -> dict[str, Verdict]:
+    return {verdict.trial: verdict for verdict in lineage.verdicts()}
+
+
+def _evidence_of(entry: Entry, evidence: dict[str, Verdict]) -> dict[str, object] | None:
+    verdict = next((evidence[m.verdict] for m in reversed(entry.history) if m.verdict in evidence), None)
+    return verdict.model_dump(mode="json") if verdict else None
+
+
+def _short(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return "unmeasured"
+    return f"{verdict.decision} {verdict.effect:+.2f} [{verdict.band[0]:+.2f}, {verdict.band[1]:+.2f}], {verdict.pairs} pairs"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _show(table: Table, empty: str) -> None:
+    Console(highlight=False).print(table if table.row_count else escape(empty))
+
+
+def _print(data: object) -> None:
+    json.dump(data, sys.stdout, indent=2)
+    print()

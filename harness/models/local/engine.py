@@ -1,0 +1,262 @@
+"""The engine: token ids in, token ids and log-probs out, continuously batched in one worker thread; it knows no text.
+
+A sequence joins the batch as soon as there is a slot and leaves it with its last token. A slot that has finished keeps its
+keys and values, so that a prompt which continues it, as the next turn of an episode does, computes only what is new.
+"""
+
+import queue
+import random
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Final
+
+import torch
+
+from harness.errors import ContextOverflow, ModelUnavailable
+from harness.models.local.load import Weights
+from harness.models.local.memory import Row, Shape, Slots, StepPass, Trunk, TrunkPass, Trunks
+from harness.models.local.sample import choose, logprobs
+
+CHUNK: Final = 32
+"""Tokens of a waiting prompt that one step takes in, beside the sequences that are being decoded."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """`shared` leading ids of the prompt are a prefix that other prompts have too: computed once, and kept."""
+
+    prompt: tuple[int, ...]
+    shared: int = 0
+    max_new: int = 0
+    """Tokens to write; 0: only score."""
+    ends: Callable[[Sequence[int]], bool] = lambda new: False
+    """Whether the output is complete after these new ids."""
+    scored: int = 0
+    """Trailing ids of the prompt whose log-probs are wanted."""
+    temperature: float = 1.0
+    top_p: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Output:
+    ids: tuple[int, ...]
+    """New ids, or the scored ones."""
+    logprobs: tuple[float, ...]
+    """Under the model at temperature 1, one an id."""
+    ended: bool
+    """False: `max_new` came first."""
+    cached: int
+    """Prompt ids that were not computed for this request."""
+
+
+@dataclass
+class _Sequence:
+    request: Request
+    future: "Future[Output]"
+    trunk: Trunk
+    key: tuple[int, ...]
+    """The trunk's ids."""
+    ids: list[int]
+    """Everything after the trunk: prompt, then output."""
+    slot: int
+    held: int
+    cached: int
+    uniform: random.Random
+    new: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+
+
+class Engine:
+    def __init__(self, weights: Weights, *, tokens: int = 32_768, slots: int = 64) -> None:
+        """`tokens` bounds what all slots hold together (about 46 kB each for the embedded model)."""
+        config = weights.model.config
+        width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        heads = config.num_key_value_heads
+        self._model = weights.model
+        self._shape = Shape(config.num_hidden_layers, heads, config.num_attention_heads // heads, width)
+        self._tokens, self._most = tokens, slots
+        self._slots = Slots(self._shape, slots, tokens // slots)
+        self._trunks = Trunks(self._shape)
+        self._idle: dict[int, tuple[tuple[int, ...], list[int]]] = dict.fromkeys(range(slots), ((), []))
+        """Free slots, least recently used first, with the trunk's and the own ids that they still hold."""
+        self.context = int(config.max_position_embeddings)
+        self.forwarded = 0
+        """Tokens that went through the model since the start."""
+        self._asked: queue.SimpleQueue[tuple[Request, Future[Output]] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="assay-engine", daemon=True)
+        self._thread.start()
+
+    def submit(self, request: Request) -> "Future[Output]":
+        """Queue a request; cancelling the future frees its slot. Raises ContextOverflow when it can never fit."""
+        needed = len(request.prompt) + request.max_new
+        if needed > min(self.context, self._tokens):
+            raise ContextOverflow(
+                f"the prompt has {len(request.prompt)} tokens and may write {request.max_new}; the model holds {min(self.context, self._tokens)}"
+            )
+        future: Future[Output] = Future()
+        self._asked.put((request, future))
+        return future
+
+    def close(self) -> None:
+        """Finish what is under way and end the worker."""
+        self._asked.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        waiting: list[tuple[Request, Future[Output]]] = []
+        running: list[_Sequence] = []
+        open_ = True
+        while open_ or waiting or running:
+            open_ = self._collect(waiting, block=not waiting and not running) and open_
+            try:
+                with torch.inference_mode():
+                    self._admit(waiting, running)
+                    running = self._step(running)
+            except Exception as error:
+                for future in [f for _, f in waiting] + [s.future for s in running]:
+                    if future.set_running_or_notify_cancel():
+                        future.set_exception(ModelUnavailable(f"the local model failed: {error}"))
+                waiting, running = [], []
+                self._resize(self._slots.span)
+
+    def _collect(self, waiting: list[tuple[Request, "Future[Output]"]], *, block: bool) -> bool:
+        """Take in what was asked; False once the engine is to close."""
+        while True:
+            try:
+                asked = self._asked.get(block=block)
+            except queue.Empty:
+                return True
+            if asked is None:
+                return False
+            waiting.append(asked)
+            block = False
+
+    def _admit(self, waiting: list[tuple[Request, "Future[Output]"]], running: list[_Sequence]) -> None:
+        while waiting and self._idle:
+            request, future = waiting[0]
+            own = len(request.prompt) - request.shared + request.max_new
+            if own > self._slots.span:
+                if running:
+                    return
+                self._resize(own)
+            waiting.pop(0)
+            if not future.cancelled():
+                running.append(self._begun(request, future))
+
+    def _begun(self, request: Request, future: "Future[Output]") -> _Sequence:
+        key, own = request.prompt[: request.shared], list(request.prompt[request.shared :])
+        trunk = self._trunks.get(key)
+        computed = trunk is None
+        if trunk is None:
+            trunk = self._trunks.new(key)
+            if key:
+                self._forward(list(key), list(range(len(key))), TrunkPass(trunk), [])
+        usable = len(own) - max(request.scored, 0 if request.scored else 1)
+        slot, held = self._best_slot(key, own, usable)
+        cached = held + (0 if computed else len(key))
+        return _Sequence(request, future, trunk, key, own, slot, held, cached, random.Random(request.seed))
+
+    def _best_slot(self, key: tuple[int, ...], own: list[int], usable: int) -> tuple[int, int]:
+        """A free slot and how many of the ids it holds already; at least the last prompt id is always computed."""
+        for slot, (trunk, ids) in reversed(self._idle.items()):
+            if ids and trunk == key and len(ids) <= usable and own[: len(ids)] == ids:
+                del self._idle[slot]
+                return slot, len(ids)
+        slot = next(iter(self._idle))
+        del self._idle[slot]
+        return slot, 0
+
+    def _step(self, running: list[_Sequence]) -> list[_Sequence]:
+        """One forward pass for every sequence; those that are not finished are returned."""
+        for gone in [s for s in running if s.future.cancelled()]:
+            self._release(gone)
+        running = [s for s in running if not s.future.cancelled()]
+        if not running:
+            return []
+        ids: list[int] = []
+        places: list[int] = []
+        rows: list[Row] = []
+        wanted: list[int] = []
+        targets: list[tuple[_Sequence, int | None]] = []
+        for sequence in running:
+            start, stop = sequence.held, min(sequence.held + CHUNK, len(sequence.ids))
+            first = len(ids)
+            rows.append(Row(sequence.slot, start, stop - start, sequence.trunk))
+            ids += sequence.ids[start:stop]
+            places += range(sequence.trunk.tokens + start, sequence.trunk.tokens + stop)
+            sequence.held = stop
+            scored_from = len(sequence.ids) - sequence.request.scored if sequence.request.scored else len(sequence.ids)
+            for place in range(start, stop):
+                follows = place + 1
+                if scored_from <= follows < len(sequence.ids):
+                    wanted.append(first + place - start)
+                    targets.append((sequence, sequence.ids[follows]))
+            if stop == len(sequence.ids) and sequence.request.max_new:
+                wanted.append(len(ids) - 1)
+                targets.append((sequence, None))
+        logits = self._forward(ids, places, StepPass(self._slots, rows), wanted)
+        if logits is not None:
+            self._take(logits, targets)
+        finished = [s for s in running if self._finished(s)]
+        for sequence in finished:
+            self._release(sequence)
+            self._answer(sequence)
+        return [s for s in running if s not in finished]
+
+    def _forward(self, ids: list[int], places: list[int], plan: StepPass | TrunkPass, wanted: list[int]) -> torch.Tensor | None:
+        """Logits, [wanted, vocabulary], of the packed places that are wanted."""
+        self.forwarded += len(ids)
+        hidden = self._model.model(
+            input_ids=torch.tensor([ids]), position_ids=torch.tensor([places]), use_cache=False, plan=plan
+        ).last_hidden_state[0]
+        return self._model.lm_head(hidden[torch.tensor(wanted)]).float() if wanted else None
+
+    def _take(self, logits: torch.Tensor, targets: list[tuple[_Sequence, int | None]]) -> None:
+        """Give each row of logits to its sequence: a drawn token, or the log-prob of the one that follows."""
+        writing = [i for i, (_, target) in enumerate(targets) if target is None]
+        asked = [targets[i][0] for i in writing]
+        drawn = dict(
+            zip(
+                writing,
+                choose(
+                    logits[writing], [s.request.temperature for s in asked], [s.request.top_p for s in asked],
+                    [s.uniform.random() for s in asked],
+                ) if writing else [],
+                strict=True,
+            )
+        )  # fmt: skip
+        tokens = [drawn[i] if target is None else target for i, (_, target) in enumerate(targets)]
+        for (sequence, target), token, value in zip(targets, tokens, logprobs(logits, tokens), strict=True):
+            sequence.logprobs.append(value)
+            if target is None:
+                sequence.new.append(token)
+                sequence.ids.append(token)
+
+    def _finished(self, sequence: _Sequence) -> bool:
+        request = sequence.request
+        if not request.max_new:
+            return sequence.held == len(sequence.ids)
+        return bool(sequence.new) and (len(sequence.new) >= request.max_new or request.ends(sequence.new))
+
+    def _answer(self, sequence: _Sequence) -> None:
+        request = sequence.request
+        ids = sequence.new if request.max_new else sequence.ids[len(sequence.ids) - request.scored :]
+        ended = bool(request.max_new) and request.ends(sequence.new)
+        if sequence.future.set_running_or_notify_cancel():
+            sequence.future.set_result(Output(tuple(ids), tuple(sequence.logprobs), ended, sequence.cached))
+
+    def _release(self, sequence: _Sequence) -> None:
+        """Give the slot back with what it holds; the last new token was never computed."""
+        self._idle[sequence.slot] = (sequence.key, sequence.ids[: sequence.held])
+
+    def _resize(self, span: int) -> None:
+        """New slots of at least `span` tokens, and as many as the memory allows; what the old ones held is gone."""
+        size = self._slots.span
+        while size < span:
+            size *= 2
+        slots = max(1, min(self._most, self._tokens // size))
+        self._slots = Slots(self._shape, slots, min(size, self._tokens))
+        self._idle = dict.fromkeys(range(slots), ((), []))

@@ -1,0 +1,145 @@
+"""LocalModel: the Model and Scorer seams over the engine; text becomes ids here, and ids that were produced stay as they are."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from harness.errors import UsageError
+from harness.message import Completion, Message, Tokens, Usage
+from harness.models.local.engine import Engine, Output, Request
+from harness.models.local.load import load
+from harness.models.local.memory import ATTENTION
+from harness.policy import Policy, Sampling
+from harness.tool import Tool
+
+LOCAL: Final = "local/"
+
+
+class LocalModel:
+    """One set of weights in this process; everything that is asked at the same time is decoded in one batch.
+
+    `name` is the embedded model's or a folder; `models` is where the embedded one is converted to, once. `threads` is set
+    for the whole process: two pools on the same cores starve each other. Loaded on first use, in about a second.
+    """
+
+    def __init__(self, name: str, *, models: Path, threads: int | None = None, slots: int = 64) -> None:
+        if threads is not None:
+            torch.set_num_threads(threads)
+        self.name = LOCAL + name
+        weights = load(name, models, ATTENTION)
+        self.version = weights.digest
+        self.tokenizer = weights.tokenizer
+        self.engine = Engine(weights, slots=slots)
+        self._eos = self.tokenizer.eos_token_id
+        self._encoded: dict[str, tuple[int, ...]] = {}
+
+    async def complete(
+        self, policy: Policy, messages: Sequence[Message], tools: Sequence[Tool], sampling: Sampling
+    ) -> Completion:
+        """One output. Tools are shown by the terminal dialect only; `json_schema` is not honoured.
+
+        Raises ContextOverflow when the prompt does not fit, UsageError for another model's policy.
+        """
+        self._mine(policy)
+        prompt, shared = self._ids(messages, template=sampling.template, prefix=sampling.prefix)
+        request = Request(
+            prompt=prompt, shared=shared, max_new=sampling.max_tokens, ends=_Ends(self.tokenizer, sampling.stop),
+            temperature=policy.temperature, top_p=policy.top_p, seed=sampling.seed,
+        )  # fmt: skip
+        output = await asyncio.wrap_future(self.engine.submit(request))
+        unhonoured = (*(("json_schema",) if sampling.json_schema is not None else ()), *(("tools",) if tools else ()))
+        return Completion(
+            text=sampling.prefix + self._text(output, sampling.stop),
+            tokens=self._tokens(output, chosen=True),
+            usage=Usage(prompt_tokens=len(prompt), completion_tokens=len(output.ids), cached_tokens=output.cached, calls=1),
+            finish="stop" if output.ended else "length",
+            model=self.name,
+            unhonoured=unhonoured,
+        )
+
+    async def score(self, policy: Policy, messages: Sequence[Message], text: str) -> Tokens:
+        """Log-probs of `text` after the messages, concatenated as they stand; batched with whatever else is asked."""
+        self._mine(policy)
+        prompt, shared = self._ids(messages, template=False)
+        scored = self._encode(text)
+        if not scored:
+            return Tokens(version=self.version)
+        if not prompt:
+            prompt = (self._eos,)
+        output = await asyncio.wrap_future(
+            self.engine.submit(Request(prompt=prompt + scored, shared=shared if shared < len(prompt) else 0, scored=len(scored)))
+        )
+        return self._tokens(output, chosen=False)
+
+    def close(self) -> None:
+        self.engine.close()
+
+    def _mine(self, policy: Policy) -> None:
+        if policy.model != self.name:
+            raise UsageError(f"this process has loaded {self.name}; the policy asks for {policy.model}")
+        if policy.adapter:
+            raise UsageError(f"policy {policy.name}: this version loads no adapters; leave `adapter` empty")
+
+    def _ids(self, messages: Sequence[Message], *, template: bool, prefix: str = "") -> tuple[tuple[int, ...], int]:
+        """Prompt ids, and how many of them the leading system messages are: the part that many prompts share."""
+        if template:
+            return self._templated(messages, prefix)
+        ids: list[int] = []
+        shared = 0
+        for place, message in enumerate(messages):
+            ids += message.tokens.ids or self._encode(_words(message))
+            if message.role == "system" and all(m.role == "system" for m in messages[:place]):
+                shared = len(ids)
+        ids += self._encode(prefix)
+        return tuple(ids), shared if shared < len(ids) else 0
+
+    def _templated(self, messages: Sequence[Message], prefix: str) -> tuple[tuple[int, ...], int]:
+        """The chat template's prompt; outputs that were produced before are put back as their own ids."""
+        chat = [{"role": "user" if m.role == "tool" else m.role, "content": _words(m)} for m in messages]
+        marks = {}
+        for place, message in enumerate(messages):
+            if message.role == "assistant" and message.tokens.ids:
+                marks[f"\x00{place}\x00"] = message.tokens.ids
+                chat[place]["content"] = f"\x00{place}\x00"
+        text = self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True) + prefix
+        ids: list[int] = []
+        for mark, produced in marks.items():
+            before, _, text = text.partition(mark)
+            ids += [*self._encode(before), *(produced[:-1] if produced[-1] == self._eos else produced)]
+        return (*ids, *self._encode(text)), 0
+
+    def _encode(self, text: str) -> tuple[int, ...]:
+        known = self._encoded.get(text)
+        if known is None:
+            known = tuple(self.tokenizer.encode(text, add_special_tokens=False))
+            if len(self._encoded) > 4096:
+                self._encoded.clear()
+            self._encoded[text] = known
+        return known
+
+    def _text(self, output: Output, stop: tuple[str, ...]) -> str:
+        text = str(self.tokenizer.decode(output.ids, skip_special_tokens=True))
+        cuts = [at for mark in stop if (at := text.find(mark)) >= 0]
+        return text[: min(cuts)] if cuts else text
+
+    def _tokens(self, output: Output, *, chosen: bool) -> Tokens:
+        return Tokens(ids=output.ids, logprobs=output.logprobs, mask=(chosen,) * len(output.ids), version=self.version)
+
+
+class _Ends:
+    """Whether an output is complete: the end token came, or a stop string stands in its text."""
+
+    def __init__(self, tokenizer: Any, stop: tuple[str, ...]) -> None:
+        self.tokenizer, self.eos, self.stop = tokenizer, tokenizer.eos_token_id, stop
+
+    def __call__(self, new: Sequence[int]) -> bool:
+        if new[-1] == self.eos:
+            return True
+        return any(mark in self.tokenizer.decode(new[-(len(mark) + 3) :]) for mark in self.stop)
+
+
+def _words(message: Message) -> str:
+    return message.content if isinstance(message.content, str) else "".join(p.text for p in message.content if p.type == "text")

@@ -1,0 +1,79 @@
+"""Claim: a folder that one process owns, for files that can be made again; what an owner left without closing is thrown away."""
+
+import os
+import shutil
+import uuid
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from harness.errors import StoreError
+
+_LOCK = "lock"
+
+
+class Claim:
+    """Holds the lock of a folder until it is closed or the process ends, however it ends.
+
+    The lock file names the subfolder in use, and is empty while somebody works there. So an empty one that can be locked
+    was left by a process that died, whose files may be torn.
+    """
+
+    def __init__(self, folder: Path, lock: int) -> None:
+        """Use `take`."""
+        self.folder = folder
+        self._state = _State(lock, os.pread(lock, 100, 0).decode(errors="replace"))
+        if not self._state.name.isalnum() or not self.path.is_dir():
+            self.renew()
+        os.ftruncate(lock, 0)
+        self._finish = weakref.finalize(self, _State.let_go, self._state)
+
+    @classmethod
+    def take(cls, folder: Path) -> Self | None:
+        """The claim, or None when somebody else has the folder, be it in this process.
+
+        Raises StoreError when the folder cannot be made.
+        """
+        try:
+            import fcntl
+        except ImportError:  # a system without such locks: nobody owns a folder there
+            return None
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StoreError(f"index folder {folder}: {error.strerror}; choose another data directory") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            return None
+        return cls(folder, lock)
+
+    @property
+    def path(self) -> Path:
+        """Where to work."""
+        return self.folder / self._state.name
+
+    def renew(self) -> None:
+        """Remove everything and begin in an empty subfolder with a new name, since libraries remember paths."""
+        for entry in self.folder.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+        self._state.name = uuid.uuid4().hex
+        self.path.mkdir(mode=0o700)
+
+    def close(self) -> None:
+        """Let another process have the folder as it is."""
+        self._finish()
+
+
+@dataclass
+class _State:
+    lock: int
+    name: str
+
+    def let_go(self) -> None:
+        os.pwrite(self.lock, self.name.encode(), 0)
+        os.close(self.lock)
