@@ -23,6 +23,8 @@ app.add_typer(skills, name="skills")
 app.add_typer(lineage, name="lineage")
 app.add_typer(runs, name="runs")
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 Data = Annotated[Path | None, typer.Option("--data", help="Data directory (ASSAY_DATA; default .assay).")]
 AgentName = Annotated[str | None, typer.Option("--agent", help="Whose lineage (ASSAY_AGENT; default main).")]
@@ -226,16 +228,12 @@ def runs_show(run: str, data: Data = None, agent: AgentName = None, as_json: Jso
 
 def main() -> None:
     """The console script: every error of ours is words and exit code 2, Ctrl-C is 130, and nobody sees a traceback."""
-    import click
     from pydantic import ValidationError
 
     from harness.errors import AssayError, Infrastructure
 
     try:
-        sys.exit(app(standalone_mode=False) or 0)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        app()
     except AssayError as error:
         again = f"\ngo on with: {_again()}" if isinstance(error, Infrastructure) else ""
         sys.exit(_said(f"{error}{again}"))
@@ -243,9 +241,10 @@ def main() -> None:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         sys.exit(_said(f"{error.title}: {place}: {first['msg']}; found {first.get('input')!r}"))
-    except (KeyboardInterrupt, click.Abort):
-        sys.stderr.write(f"\nstopped; everything that was finished is kept. Go on with: {_again()}\n")
-        sys.exit(130)
+    except SystemExit as ending:
+        if ending.code == INTERRUPTED:
+            sys.stderr.write(f"\nstopped; everything that was finished is kept. Go on with: {_again()}\n")
+        raise
 
 
 def _again() -> str:

@@ -1,4 +1,4 @@
-"""The demo: the main job as a short story on the embedded model, through the same doors that users have; nothing is hard-coded."""
+"""The demo: the main job as a short story on the embedded model, through the doors that users have; nothing is hard-coded."""
 
 import asyncio
 import json
@@ -9,17 +9,17 @@ from datetime import datetime
 from pathlib import Path
 from time import monotonic
 
+from api.evidence import told
 from api.report import Report, Stage, Tried, write
 from api.screen import Screen
 from api.settings import Settings
-from api.evidence import told
 from api.wiring import Platform, installed, opened
 from evolve.change import Change
 from evolve.foresee import foresee
 from evolve.gate import Rule
 from evolve.loop import consider, explore
 from evolve.measure import Measured, measure
-from evolve.propose import from_successes
+from evolve.propose import clean, from_successes
 from evolve.remeasure import remeasure
 from evolve.trial import Prepared, prepare
 from evolve.verdict import Verdict
@@ -27,7 +27,7 @@ from harness.environments import desk
 from harness.errors import UsageError
 from harness.policy import Policy
 from harness.spec import HarnessSpec
-from harness.task import Task
+from harness.task import Split, Task
 from skills.skill import Provenance, Skill
 
 MODEL = "local/smollm2-135m-instruct"
@@ -55,13 +55,11 @@ async def _story(out: Path, seed: int, episodes: int, screen: Screen) -> dict[st
     shutil.rmtree(data, ignore_errors=True)
     settings = Settings(data=data, agent="demo", model=MODEL)
     spec = desk.spec(Policy(model=MODEL, temperature=0.7))
-    train, validate, test = (
-        desk.tasks("refund", split, n, seed) for split, n in (("train", 600), ("validate", 400), ("test", episodes))
-    )
+    sizes: dict[Split, int] = {"train": 600, "validate": 400, "test": episodes}
+    train, validate, test = (desk.tasks("refund", split, n, seed) for split, n in sizes.items())
     screen.title("A front desk that nobody has explained")
-    screen.say(
-        f"  model {MODEL}, temperature 0.7; {len(train)} train, {len(validate)} validate, {len(test)} test tasks that share no order"
-    )
+    counts = f"{len(train)} train, {len(validate)} validate, {len(test)} test tasks"
+    screen.say(f"  model {MODEL}, temperature 0.7; {counts}, without a common order")
     async with opened(settings, desk.world(), spec) as platform:
         house = platform.house
         base, greedy = await _figures(platform, screen, "base", spec, test, seed)
@@ -75,11 +73,11 @@ async def _story(out: Path, seed: int, episodes: int, screen: Screen) -> dict[st
                 tried += 1
                 step(f"{tried} tries")
 
-            groups = await explore(house, train, enough=EXAMPLES, seed=seed, on=seen)
+            groups = await explore(house, train, enough=EXAMPLES, counts=clean, seed=seed, on=seen)
         [drafted] = await from_successes(EXAMPLES, "refund-an-order")(spec, groups, ())
         own = drafted.drafts[0]
         screen.say(
-            f"  {tried} tries; the skill {own.name!r} is drafted from the agent's own first {len(drafted.runs)} successes:"
+            f"  {tried} tries; the skill {own.name!r} is drafted from the agent's own first {len(drafted.runs)} clean successes:"
         )
         screen.say("".join(f"      {line}\n" for line in own.body.splitlines()).rstrip(), style="dim")
 

@@ -1,4 +1,4 @@
-"""A user's own compiled LangGraph graph under trial: what a spec changes reaches it as messages, what it did comes back as a run."""
+"""A user's own compiled LangGraph graph under trial: a spec reaches it as messages, what it did comes back as a run."""
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 from evolve.house import Glance, Look, Roll, Seeds
-from harness.errors import AgentFailure, Infrastructure
+from harness.errors import AgentFailure
 from harness.message import Action, Message, Observation, Usage
 from harness.prompt import render
 from harness.seams import Recall, Verify
@@ -24,8 +24,8 @@ Invoke = Callable[[list[dict[str, str]], HarnessSpec, int], Any]
 def under_trial(invoke: Invoke, *, recall: Recall, verify: Verify, tools: Sequence[Tool]) -> tuple[Roll, Glance]:
     """The two callables that put a graph into a House.
 
-    `tools` are the graph's own, with their effects: a trial refuses those with `world` effects. Connection errors and
-    timeouts of the graph are infrastructure; any other exception is the agent's failure.
+    `tools` are the graph's own, with their effects: a trial refuses those with `world` effects. An AgentFailure that the graph
+    raises counts as reward 0; any other exception is infrastructure: repeated, counted for each arm, and never a verdict.
     """
 
     async def messages(task: Task, spec: HarnessSpec) -> tuple[Message, ...]:
@@ -40,15 +40,14 @@ def under_trial(invoke: Invoke, *, recall: Recall, verify: Verify, tools: Sequen
             final = await invoke(prompt, spec, seeds.sampling)
             said = list(final["messages"])[len(prompt) :]
             usage = _usage(said)
-        except (Infrastructure, ConnectionError, TimeoutError) as error:
-            failure = Failure(wall="graph", message=str(error), infrastructure=True)
         except AgentFailure as error:
             failure = Failure(wall=error.wall, message=str(error))
         except Exception as error:
-            failure = Failure(wall="graph", message=f"{type(error).__name__}: {error}")
+            failure = Failure(wall="graph", message=f"{type(error).__name__}: {error}", infrastructure=True)
         run = Trajectory(
-            id=uuid.uuid4().hex, task=task, spec=spec.digest, policy=spec.policy.model, seed=seeds.sampling, world_seed=seeds.world,
-            arm=arm, recalled=recalled, steps=tuple(_steps(said)), answer=_words(said[-1]) if said else "",
+            id=uuid.uuid4().hex, task=task, spec=spec.digest, policy=spec.policy.name,
+            seed=seeds.sampling, world_seed=seeds.world, arm=arm, recalled=recalled,
+            steps=tuple(_steps(said)), answer=_words(said[-1]) if said else "",
             usage=usage.replace(seconds=monotonic() - began), stop="error" if failure else "answer", error=failure,
             created=datetime.now().astimezone(),
         )  # fmt: skip

@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from rich.console import Console
 from rich.markup import escape
@@ -16,9 +16,10 @@ from evolve.change import Change, apply
 from evolve.lineage import Lineage
 from evolve.verdict import Verdict
 from harness.errors import UsageError
+from harness.task import Split
 from harness.trajectory import Trajectory
 from memory.store import Store
-from skills.bank import Bank, Entry
+from skills.bank import Entry
 from skills.files import read_skill, write_skill
 
 
@@ -37,9 +38,8 @@ def list_skills(settings: Settings, *, as_json: bool) -> None:
         return _print(rows)
     table = _table("skill", "version", "status", "source", "evidence", "digest")
     for row, entry in zip(rows, bank.list(), strict=True):
-        table.add_row(*(escape(str(x)) for x in (
-            row["name"], row["version"], row["status"], row["source"], _short(evidence.get(entry.history[-1].verdict)), str(row["digest"])[:12],
-        )))  # fmt: skip
+        proof = _short(evidence.get(entry.history[-1].verdict))
+        _row(table, row["name"], row["version"], row["status"], row["source"], proof, entry.skill.digest[:12])
     return _show(table, "the bank is empty: `assay evolve TASKS.jsonl` drafts skills, `assay skills import FOLDER` takes one in")
 
 
@@ -124,17 +124,14 @@ def show_lineage(settings: Settings, *, as_json: bool) -> None:
     for head in heads:
         names = ", ".join(skill.name for skill in bank.skills(head.spec.bank)) if head.spec.bank else "none"
         live = " (live)" if head is heads[-1] else ""
-        table.add_row(*(escape(str(x)) for x in (
-            f"{head.number}{live}", head.parent or "", head.how, head.change, names, head.spec.policy.model, f"{head.created:%Y-%m-%d %H:%M}",
-        )))  # fmt: skip
+        since = f"{head.created:%Y-%m-%d %H:%M}"
+        _row(table, f"{head.number}{live}", head.parent or "", head.how, head.change, names, head.spec.policy.name, since)
     _show(table, "no lineage yet: `assay run TASKS.jsonl` or `assay evolve TASKS.jsonl` begins one")
     if verdicts:
         answers = _table("change", "kind", "head", "decision", "effect", "95 % band", "pairs", "reason")
         for v in verdicts:
             band = f"[{v.band[0]:+.2f}, {v.band[1]:+.2f}]"
-            answers.add_row(
-                *(escape(str(x)) for x in (v.name, v.kind, v.head, v.decision, f"{v.effect:+.3f}", band, v.pairs, v.reason))
-            )
+            _row(answers, v.name, v.kind, v.head, v.decision, f"{v.effect:+.3f}", band, v.pairs, v.reason)
         _show(answers, "")
     return None
 
@@ -147,15 +144,14 @@ def rollback(settings: Settings, number: int) -> None:
 def list_runs(settings: Settings, *, split: str | None, limit: int, as_json: bool) -> None:
     if split not in (None, "train", "validate", "test"):
         raise UsageError(f"--split {split!r}: allowed are train, validate, test")
-    runs = Store(stores(settings)[0]).newest(limit=limit, split=split)
+    runs = Store(stores(settings)[0]).newest(limit=limit, split=cast(Split | None, split))
     if as_json:
         return _print([run.model_dump(mode="json", exclude={"steps"}) for run in runs])
     table = _table("run", "when", "split", "arm", "reward", "stop", "steps", "task")
     for run in runs:
         reward = f"error: {run.error.wall}" if run.error else "-" if run.reward is None else f"{run.reward.value:.2f}"
-        table.add_row(*(escape(str(x)) for x in (
-            run.id[:12], f"{run.created:%m-%d %H:%M:%S}", run.task.split, run.arm, reward, run.stop, len(run.steps), run.task.instruction[:60],
-        )))  # fmt: skip
+        when, words = f"{run.created:%m-%d %H:%M:%S}", run.task.instruction[:60]
+        _row(table, run.id[:12], when, run.task.split, run.arm, reward, run.stop, len(run.steps), words)
     return _show(table, "no runs yet: `assay run TASKS.jsonl` makes some")
 
 
@@ -211,6 +207,11 @@ def _table(*columns: str) -> Table:
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
+
+
+def _row(table: Table, *cells: object) -> None:
+    """A row of plain text: what strangers wrote is not markup."""
+    table.add_row(*(escape(str(cell)) for cell in cells))
 
 
 def _show(table: Table, empty: str) -> None:

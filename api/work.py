@@ -6,20 +6,19 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
-import typer
-
+from api.evidence import stored, told
 from api.report import Report, Tried, write
-from api.screen import Screen
+from api.screen import Screen, Step
 from api.settings import Settings
 from api.tasks import Workload, load
-from api.evidence import stored, told
 from api.wiring import LOCAL, Platform, drafter, opened
 from evolve.change import Change
 from evolve.foresee import foresee
 from evolve.gate import Rule
-from evolve.house import Seeds
+from evolve.house import House, Seeds
 from evolve.loop import consider, explore
 from evolve.propose import from_successes
 from evolve.rollouts import Episode, rollouts
@@ -77,7 +76,7 @@ def run_tasks(settings: Settings, path: Path, *, split: str, limit: int | None, 
     judged = [run.evidence for run in runs if run.evidence is not None]
     mean = f"{sum(judged) / len(judged):.1%}" if judged else "unknown"
     screen.say(
-        f"mean reward {mean} of {len(judged)} verified runs; {len(runs) - len(judged)} said nothing. `assay runs show ID` has the steps"
+        f"mean reward {mean} of {len(judged)} verified runs, {len(runs) - len(judged)} say nothing. Steps: assay runs show ID"
     )
 
 
@@ -108,9 +107,7 @@ def evolve_tasks(settings: Settings, path: Path, plan: Evolution, *, as_json: bo
     if as_json:
         json.dump([v.model_dump(mode="json") for v in verdicts], sys.stdout, indent=2)
     elif not verdicts:
-        screen.say(
-            "nothing was proposed: no full success on the train tasks yet. More --tries, or easier train tasks, or --drafter contrast"
-        )
+        screen.say("nothing was proposed: no full success on train tasks yet. More --tries, easier tasks, or --drafter contrast")
 
 
 async def _evolve(
@@ -124,7 +121,8 @@ async def _evolve(
             changes: list[Change] = [stored(house, plan.skill)]
         else:
             with screen.bar("train tasks", plan.tries * len(train)) as step:
-                groups = await explore(house, train, tries=plan.tries, seed=plan.seed, on=lambda run: step(_outcome(run)))
+                seen = partial(_seen, step)
+                groups = await explore(house, train, tries=plan.tries, seed=plan.seed, max_cost=plan.max_cost, on=seen)
             spent = sum(run.usage.cost for group in groups for run in group.members)
             head = house.lineage.head()
             proposers = _proposers(platform, plan)
@@ -132,33 +130,31 @@ async def _evolve(
         verdicts: list[Verdict] = []
         rows: list[Tried] = []
         for change in changes:
-
-            def agreed(prepared: Prepared) -> bool:
-                forecast = foresee(house, prepared)
-                screen.forecast(forecast)
-                free = forecast.most.cost + spent <= plan.max_cost
-                return (
-                    free
-                    or plan.yes
-                    or typer.confirm(f"this may cost up to {forecast.most.cost:.2f} USD; stop at {plan.max_cost:.2f} USD?")
-                )
-
+            left = plan.max_cost - spent - sum(v.spent.cost for v in verdicts)
             with screen.trial(rule.max_pairs) as on:
-                verdict = await consider(house, change, validate, rule, max_cost=plan.max_cost - spent, before=agreed, on=on)
-            if verdict is None:
-                continue
-            spent += verdict.spent.cost
-            screen.verdict(verdict)
-            verdicts.append(verdict)
-            rows.append(told(house, change, verdict, rule))
+                agreed = partial(_agreed, house, screen, plan, left)
+                verdict = await consider(house, change, validate, rule, max_cost=left, before=agreed, on=on)
+            if verdict is not None:
+                screen.verdict(verdict)
+                verdicts.append(verdict)
+                rows.append(told(house, change, verdict, rule))
         if rows:
             report = Report(
-                title=f"Assay: {settings.agent}", created=datetime.now().astimezone(), model=house.lineage.head().spec.policy.model,
-                candidates=tuple(rows), heads=tuple(house.lineage.heads()),
+                title=f"Assay: {settings.agent}", created=datetime.now().astimezone(), model=settings.model,
+                candidates=tuple(rows), heads=tuple(house.lineage.heads()), verdicts=tuple(house.lineage.verdicts()),
             )  # fmt: skip
             write(report, plan.out / "report.html")
             screen.say(f"report: {(plan.out / 'report.html').resolve()}")
         return verdicts
+
+
+def _agreed(house: House, screen: Screen, plan: Evolution, left: float, prepared: Prepared) -> bool:
+    """Print the forecast; ask when the trial may cost more than what is left of `--max-cost`, where it would be stopped."""
+    forecast = foresee(house, prepared)
+    screen.forecast(forecast)
+    if plan.yes or forecast.most.cost <= left:
+        return True
+    return screen.agrees(f"it may cost up to {forecast.most.cost:.2f} USD, and stops after {left:.2f} USD. Begin?")
 
 
 def _proposers(platform: Platform, plan: Evolution) -> list[Propose]:
@@ -170,6 +166,10 @@ def _proposers(platform: Platform, plan: Evolution) -> list[Propose]:
     if plan.drafter not in known:
         raise UsageError(f"--drafter {plan.drafter!r}: allowed are {', '.join(known)}")
     return known[plan.drafter]
+
+
+def _seen(step: Step, run: Trajectory) -> None:
+    step(_outcome(run))
 
 
 def _outcome(run: Trajectory) -> str:

@@ -4,7 +4,7 @@ A verdict, the new head, the bank revision, the skills' statuses and the error b
 """
 
 from datetime import datetime
-from typing import Literal
+from typing import Literal, cast
 
 from sqlalchemy import JSON, Column
 from sqlmodel import Field, Session, SQLModel, col, select
@@ -184,6 +184,6 @@ class Lineage:
 
 def _head(row: HeadRow) -> Head:
     return Head(
-        number=row.number, parent=row.parent, how=row.how, spec=HarnessSpec.model_validate(row.spec),
+        number=row.number, parent=row.parent, how=cast(How, row.how), spec=HarnessSpec.model_validate(row.spec),
         change=row.change, trial=row.trial, created=row.created,
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """The loop on one page: run, propose, try, decide, and the one back-edge, from a verdict to the next head."""
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -27,13 +28,15 @@ async def explore(
     *,
     tries: int = 1,
     enough: int | None = None,
+    counts: Callable[[Trajectory], bool] = lambda run: run.success,
     seed: int = 0,
+    max_cost: float = math.inf,
     on: Callable[[Trajectory], None] = lambda _: None,
 ) -> list[Group]:
     """Run train tasks under the live head and store what happened: the raw material of proposals.
 
-    Ends with the first `enough` full successes in the order of the tasks, so that neither the speed of an episode nor
-    a restart changes what is learned from; runs that are stored already are not repeated.
+    Ends with the first `enough` runs that count (full successes, if nothing else is said) in the order of the tasks, so that neither the speed of an episode nor
+    a restart changes what is learned from; runs that are stored already are not repeated. Stops at `max_cost` US dollars.
     Raises SplitError for tasks that may not be learned from.
     """
     if wrong := {t.split for t in tasks} - {"train"}:
@@ -53,13 +56,14 @@ async def explore(
     jobs = iter([(task, number) for number in range(tries) for task in tasks])
     under_way = deque(asyncio.create_task(one(*job)) for job in islice(jobs, house.concurrency))
     found: dict[str, list[Trajectory]] = {}
-    wins = 0
+    wins, spent = 0, 0.0
     try:
-        while under_way and (enough is None or wins < enough):
+        while under_way and (enough is None or wins < enough) and spent < max_cost:
             trajectory = await under_way[0]
             under_way.popleft()
             found.setdefault(trajectory.task.digest, []).append(trajectory)
-            wins += trajectory.success
+            wins += counts(trajectory)
+            spent += trajectory.usage.cost
             on(trajectory)
             under_way.extend(asyncio.create_task(one(*job)) for job in islice(jobs, 1))
     finally:

@@ -40,7 +40,7 @@ class Pairs:
     concerned: frozenset[str]
     rule: Rule
     complete: list[Pair] = field(default_factory=list)
-    spent: Usage = Usage()
+    spent: Usage = field(default_factory=Usage)
     """Of this run alone."""
 
     def decision(self) -> Decision:
@@ -78,9 +78,9 @@ class Pairs:
         return decision
 
     def attempts(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """(failed, successful) attempts of the incumbent and the candidate, unfinished pairs included."""
+        """(failed, successful) attempts of the incumbent and the candidate, over the places where both were attempted."""
         columns = [self.house.ledger.column(column) for column in self.opened.columns]
-        shared = columns[1].keys()
+        shared = columns[0].keys() & columns[1].keys()
         counts = []
         for column in columns:
             rollouts = [rollout for place, rollout in column.items() if place in shared]

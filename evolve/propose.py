@@ -11,16 +11,22 @@ from harness.trajectory import Trajectory
 from skills.draft import Refusal, worked_example
 from skills.skill import Skill
 
-Contrast = Callable[[Trajectory, Trajectory], Awaitable[Skill | Refusal]]
-"""A failure and a success to a skill, or the reason why there is none."""
+Contrast = Callable[[Trajectory, Sequence[Trajectory]], Awaitable[Skill | Refusal]]
+"""A failure and the successes at hand to a skill made of it and the nearest of them, or to the reason why there is none."""
+
+
+def clean(run: Trajectory) -> bool:
+    """A full success on whose way nothing failed: an example without fumbles."""
+    return run.success and not any(step.observation.error for step in run.steps)
 
 
 def from_successes(examples: int = 3, name: str = "") -> Propose:
-    """A worked-example skill from the agent's own first `examples` full successes, each of another task."""
+    """A worked-example skill from the agent's own first `examples` full successes, each of another task, clean ones first."""
 
     async def propose(spec: HarnessSpec, groups: Sequence[Group], tried: Sequence[Tried]) -> Sequence[Change]:
         wins = [run for group in groups for run in group.members if run.success and run.source == "policy"]
-        chosen = list({run.task.digest: run for run in reversed(wins)}.values())[::-1][:examples]
+        each = list({run.task.digest: run for run in reversed(wins)}.values())[::-1]
+        chosen = sorted(each, key=lambda run: not clean(run))[:examples]
         if not chosen:
             return ()
         skill = worked_example(chosen, name=name)
@@ -35,21 +41,24 @@ def from_successes(examples: int = 3, name: str = "") -> Propose:
 
 
 def from_contrasts(contrast: Contrast, most: int = 3) -> Propose:
-    """Skills that a model writes from a failure beside a success of the same task, at most `most` of them."""
+    """Skills that a model writes from a failure beside the nearest success, at most `most`, each from another task."""
 
     async def propose(spec: HarnessSpec, groups: Sequence[Group], tried: Sequence[Tried]) -> Sequence[Change]:
+        runs = [run for group in groups for run in group.members]
+        successes = [run for run in runs if run.success]
+        failures = list({run.task.digest: run for run in runs if run.evidence is not None and run.evidence < 1.0}.values())
         changes: list[Change] = []
-        for group in groups:
-            failures = [run for run in group.members if run.evidence is not None and run.evidence < 1.0]
-            successes = [run for run in group.members if run.success]
-            if len(changes) == most or not failures or not successes:
-                continue
-            answer = await contrast(failures[0], successes[0])
+        for failure in failures if successes else ():
+            answer = await contrast(failure, successes)
             if isinstance(answer, Skill):
-                runs = (failures[0].id, successes[0].id)
                 changes.append(
-                    Change(name=answer.name, why=answer.description, proposer="from_contrasts", drafts=(answer,), runs=runs)
-                )
+                    Change(
+                        name=answer.name, why=answer.description, proposer="from_contrasts", drafts=(answer,),
+                        runs=answer.provenance.runs,
+                    )
+                )  # fmt: skip
+            if len(changes) == most:
+                break
         return changes
 
     return propose

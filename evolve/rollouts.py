@@ -19,7 +19,9 @@ class Episode:
     arm: str
 
 
-async def rollouts(house: House, episodes: Sequence[Episode], on: Callable[[Trajectory], None] = lambda _: None) -> list[Trajectory]:
+async def rollouts(
+    house: House, episodes: Sequence[Episode], on: Callable[[Trajectory], None] = lambda _: None
+) -> list[Trajectory]:
     """The trajectories in the order of the episodes, infrastructure failures among them."""
     gate = asyncio.Semaphore(house.concurrency)
 

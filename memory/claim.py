@@ -1,5 +1,6 @@
-"""Claim: a folder that one process owns, for files that can be made again; what an owner left without closing is thrown away."""
+"""Claim: a folder that one process owns, for files that can be made again; those that may be torn are thrown away unread."""
 
+import hashlib
 import os
 import shutil
 import uuid
@@ -16,15 +17,16 @@ _LOCK = "lock"
 class Claim:
     """Holds the lock of a folder until it is closed or the process ends, however it ends.
 
-    The lock file names the subfolder in use, and is empty while somebody works there. So an empty one that can be locked
-    was left by a process that died, whose files may be torn.
+    The lock file names the subfolder in use and the checksum of its files, and is empty while somebody works there. So what
+    a killed process left, or a disk has changed since, is known before anything reads it.
     """
 
     def __init__(self, folder: Path, lock: int) -> None:
         """Use `take`."""
         self.folder = folder
-        self._state = _State(lock, os.pread(lock, 100, 0).decode(errors="replace"))
-        if not self._state.name.isalnum() or not self.path.is_dir():
+        name, _, checksum = os.pread(lock, 1000, 0).decode(errors="replace").partition(" ")
+        self._state = _State(folder, lock, name)
+        if not name.isalnum() or not self.path.is_dir() or _checksum(self.path) != checksum:
             self.renew()
         os.ftruncate(lock, 0)
         self._finish = weakref.finalize(self, _State.let_go, self._state)
@@ -71,9 +73,19 @@ class Claim:
 
 @dataclass
 class _State:
+    folder: Path
     lock: int
     name: str
 
     def let_go(self) -> None:
-        os.pwrite(self.lock, self.name.encode(), 0)
+        os.pwrite(self.lock, f"{self.name} {_checksum(self.folder / self.name)}".encode(), 0)
         os.close(self.lock)
+
+
+def _checksum(folder: Path) -> str:
+    whole = hashlib.sha256()
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        whole.update(f"{file.relative_to(folder)} {file.stat().st_size} ".encode())
+        with file.open("rb") as opened:
+            whole.update(hashlib.file_digest(opened, "sha256").digest())
+    return whole.hexdigest()

@@ -21,12 +21,12 @@ from sqlmodel import Session, SQLModel, create_engine
 from harness.errors import StoreError, UsageError
 
 PATIENCE: Final = 30.0
-"""Seconds that a transaction waits for another process's write before it gives up."""
+"""Seconds."""
 
 _WRITES: Final = "assay_writes"
 _ADVICE: Final = {
     "SQLITE_FULL": "the disk is full: nothing of this write was kept, reading still works; free some space and run it again",
-    "SQLITE_BUSY": f"another process held the write lock for {PATIENCE:.0f} s: end it, or run this again",
+    "SQLITE_BUSY": "another process held the write lock for too long: end it, or run this again",
     "SQLITE_LOCKED": "another connection holds the table: run this again",
     "SQLITE_CORRUPT": "the file is damaged: `sqlite3 FILE .recover | sqlite3 NEW` saves what can be read; or restore a copy",
     "SQLITE_NOTADB": "the file is no SQLite database: choose another data directory, or move the file away",
@@ -42,8 +42,11 @@ class Database:
     Never `await` inside `with db.write()` or `with db.read()`: the transaction belongs to the thread.
     """
 
-    def __init__(self, url: str, tenant: str = "default") -> None:
-        """`url` as SQLAlchemy writes it; `sqlite://` lives in memory. Raises UsageError on a bad url or an empty tenant."""
+    def __init__(self, url: str, tenant: str = "default", *, patience: float = PATIENCE) -> None:
+        """`url` as SQLAlchemy writes it; `sqlite://` lives in memory. `patience`: seconds to wait for another process's write.
+
+        Raises UsageError on a bad url or an empty tenant, StoreError when the file's folder cannot be made.
+        """
         if not tenant.strip():
             raise UsageError("tenant: found an empty name; every row belongs to one, give it (the default is 'default')")
         try:
@@ -57,7 +60,7 @@ class Database:
         self._local = threading.local()
         self._turn = threading.RLock()
         self._created: set[str] = set()
-        options: dict[str, Any] = {"connect_args": {"timeout": PATIENCE}} if self._lite else {"pool_pre_ping": True}
+        options: dict[str, Any] = {"connect_args": {"timeout": patience}} if self._lite else {"pool_pre_ping": True}
         if self._memory:
             options = {"poolclass": StaticPool, "connect_args": {"check_same_thread": False}}
         elif self._lite:
@@ -177,7 +180,7 @@ def _folder(folder: Path) -> None:
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # transactions begin where `_begin` says, not where the driver guesses
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={int(PATIENCE * 1000)}"):
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}").close()
 
 

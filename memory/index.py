@@ -1,13 +1,14 @@
 """Index: nearest neighbours by embedded Chroma, a cache of what SQL holds; losing it loses nothing, `rebuild` makes it anew.
 
-Chroma's files belong to one process at a time (chroma-core/chroma#3792: with two, vectors go stale), and a torn one can take the
-process down. So the first process locks the folder, another builds its own copy in memory from the same rows; and what a process
-left without closing is thrown away at the next start, never read.
+Chroma's files belong to one process at a time (chroma-core/chroma#3792: with two, vectors go stale), and a torn one takes
+the process down (measured). So the first process claims the folder, another builds its own copy in memory from the same rows;
+and files that were not closed well, or have changed since, are thrown away unread.
 """
 
 import contextlib
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Collection, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -57,9 +58,9 @@ class Index:
         """`folder` None: in memory. `name`: what is indexed, for each kind has files of its own."""
         self.embedder = embedder
         self.folder = None if folder is None else folder / f"{name}-{sha256(tenant.encode()).hexdigest()[:16]}"
-        self._client: Any = None
         self._collection: Any = None
         self._claim: Claim | None = None
+        self._leave: Callable[[], object] | None = None
 
     def upsert(self, rows: Mapping[str, Vector]) -> None:
         """Put vectors in, or replace them. Raises StoreError when the index was made by another embedder."""
@@ -123,9 +124,9 @@ class Index:
             self._claim = None
 
     def _disconnect(self) -> None:
-        if self._client is not None:
-            self._client.close()
-        self._client = self._collection = None
+        if self._leave is not None:
+            self._leave()
+        self._leave = self._collection = None
 
     def _claimed(self) -> Claim | None:
         if self._claim is None and self.folder is not None:
@@ -138,14 +139,16 @@ class Index:
 
             settings = chromadb.config.Settings(anonymized_telemetry=False)
             claim = self._claimed()
+            client: Any
             if claim is None:
                 name = f"{_COLLECTION}-{uuid.uuid4().hex}"  # clients in memory share one store within a process
-                self._client = chromadb.EphemeralClient(settings=settings)
+                client = chromadb.EphemeralClient(settings=settings)
             else:
                 name = _COLLECTION
-                self._client = chromadb.PersistentClient(path=str(claim.path), settings=settings)
+                client = chromadb.PersistentClient(path=str(claim.path), settings=settings)
+            self._leave = weakref.finalize(self, client.close)  # made after the claim's own, so run before it
             metadata = {"embedder": self.embedder.name, "dimension": self.embedder.dimension}
-            collection = self._client.get_or_create_collection(
+            collection = client.get_or_create_collection(
                 name, embedding_function=None, metadata=metadata, configuration={"hnsw": {"space": "cosine"}}
             )
             made = (collection.metadata.get("embedder"), collection.metadata.get("dimension"))

@@ -83,20 +83,36 @@ class Store:
                 raise UsageError(f"there is no trajectory {id!r}; `assay runs list` shows those of this tenant")
             return _trajectory(row)
 
-    def of(
-        self,
-        *,
-        split: Split | None,
-        limit: int | None = None,
-        after: str = "",
-        newest: bool = False,
-        **where: Unpack[Where],
-    ) -> list[Trajectory]:
-        """Trajectories of one split in order of arrival; `newest` turns the order around.
+    def found(self, beginning: str) -> Trajectory:
+        """The trajectory whose id begins so, for people; raises UsageError when there are none or several."""
+        ids = col(TrajectoryRow.id)
+        with self.database.read() as session:
+            query = self._narrowed(select(TrajectoryRow), None, {}).where(ids.startswith(beginning, autoescape=True))
+            rows = session.exec(query.order_by(ids).limit(2)).all()
+            if len(rows) == 1 or (rows and rows[0].id == beginning):
+                return _trajectory(rows[0])
+        raise UsageError(f"run {beginning!r}: {'several begin so' if rows else 'none begins so'}; `assay runs list` shows them")
+
+    def of(self, *, split: Split | None, limit: int | None = None, after: str = "", **where: Unpack[Where]) -> list[Trajectory]:
+        """Trajectories of one split in order of arrival, as a snapshot.
 
         `split` is always said: proposers and trainers name `train`; None, every split, is for listings that a person reads.
         `after` is the id of the last one seen, for paging. Raises UsageError when it is unknown.
         """
+        return self._page(split, limit, after, where, newest=False)
+
+    def newest(
+        self, *, split: Split | None, limit: int | None = None, after: str = "", **where: Unpack[Where]
+    ) -> list[Trajectory]:
+        """As `of`, the newest first."""
+        return self._page(split, limit, after, where, newest=True)
+
+    def count(self, *, split: Split | None, **where: Unpack[Where]) -> int:
+        """How many trajectories `of` would return without a limit."""
+        with self.database.read() as session:
+            return session.exec(self._narrowed(select(func.count()).select_from(TrajectoryRow), split, where)).one()
+
+    def _page(self, split: Split | None, limit: int | None, after: str, where: Where, *, newest: bool) -> list[Trajectory]:
         place = col(TrajectoryRow.place)
         with self.database.read() as session:
             query = self._narrowed(select(TrajectoryRow), split, where)
@@ -109,11 +125,6 @@ class Store:
                 query = query.where(place < seen.place if newest else place > seen.place)
             query = query.order_by(place.desc() if newest else place)
             return [_trajectory(row) for row in session.exec(query if limit is None else query.limit(limit))]
-
-    def count(self, *, split: Split | None, **where: Unpack[Where]) -> int:
-        """How many trajectories `of` would return without a limit."""
-        with self.database.read() as session:
-            return session.exec(self._narrowed(select(func.count()).select_from(TrajectoryRow), split, where)).one()
 
     def _narrowed(self, query: SelectOfScalar[T], split: Split | None, where: Where) -> SelectOfScalar[T]:
         query = query.where(col(TrajectoryRow.tenant) == self.database.tenant)

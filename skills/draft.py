@@ -24,7 +24,7 @@ _UNTELLING: Final = frozenset(
 class Refusal(Value):
     """Why there is no draft."""
 
-    code: Literal["unreadable", "incomplete", "declined"]
+    code: Literal["unreadable", "incomplete", "ungrounded", "declined"]
     reason: str
     answer: str = ""
     """What the model wrote last."""
@@ -93,7 +93,7 @@ def masked(instruction: str) -> str:
 def _typed(step: Step) -> Step:
     """A step as a command line; native tool calls have no such text of their own."""
     action = step.action
-    if action.kind == "call" and (action.id or not step.text.strip()):
+    if action.kind == "call" and action.text != step.text:
         words = (f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in action.arguments.items())
         return step.replace(text=" " + " ".join([action.tool, *words]))
     if action.kind == "answer" and not step.text.strip():

@@ -10,15 +10,16 @@ LONGEST: Final = 40_000
 MOST_OBJECTS: Final = 50
 
 
-def fields(answer: str, names: Sequence[str]) -> dict[str, str]:
-    """The named fields in the answer, as text; empty when nothing looks like them.
+def fields(answer: str, names: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The named fields in the answer, as text; `names` says which other words small models use for each.
 
-    Reads JSON objects, wherever they stand and whatever else they hold (the one with the most of the names counts); else quoted
-    fields of an object that is no valid JSON; else headings, `Name: ...`, also in Markdown.
+    Reads JSON objects, wherever they stand and whatever else they hold (the one with the most of the names counts); else
+    quoted fields of an object that is no valid JSON; else headings, `Name: ...`, also in Markdown. Empty when there are none.
     """
     text = answer[:LONGEST]
-    whole = max((_texts(each, names) for each in _objects(text)), key=len, default={})
-    return whole or _quoted(text, names) or _headed(text, names)
+    known = {word.lower(): name for name, others in names.items() for word in (name, *others)}
+    whole = max((_texts(each, known) for each in _objects(text)), key=len, default={})
+    return whole or _quoted(text, known) or _headed(text, known)
 
 
 def _objects(text: str) -> Iterator[Mapping[Any, Any]]:
@@ -32,9 +33,13 @@ def _objects(text: str) -> Iterator[Mapping[Any, Any]]:
             yield value
 
 
-def _texts(found: Mapping[Any, Any], names: Sequence[str]) -> dict[str, str]:
-    texts = {str(key).strip().lower(): _text(value) for key, value in found.items()}
-    return {name: texts[name] for name in names if texts.get(name, "").strip()}
+def _texts(found: Mapping[Any, Any], known: Mapping[str, str]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for key, value in found.items():
+        name = known.get(str(key).strip().lower())
+        if name is not None and (text := _text(value)).strip():
+            texts.setdefault(name, text)
+    return texts
 
 
 def _text(value: object) -> str:
@@ -47,26 +52,29 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _quoted(text: str, names: Sequence[str]) -> dict[str, str]:
+def _quoted(text: str, known: Mapping[str, str]) -> dict[str, str]:
     """Broken JSON: quotes inside strings, trailing commas, single or triple quotes, no end."""
-    key = rf"[\"'`]?(?:{'|'.join(names)})[\"'`]?\s*:"
+    key = rf"[\"'`]?\b(?P<key>{'|'.join(map(re.escape, known))})[\"'`]?\s*:\s*"
+    after = re.sub(r"\?P<key>", "?:", key)
     found: dict[str, str] = {}
-    for name in names:
-        opening = re.search(rf"[\"'`]?{name}[\"'`]?\s*:\s*(\"\"\"|\"|'|`)", text, re.IGNORECASE)
-        if opening is None:
-            continue
-        quote = re.escape(opening.group(1))
+    for opening in re.finditer(rf"{key}(?P<quote>\"\"\"|\"|'|`)", text, re.IGNORECASE):
+        quote = re.escape(opening["quote"])
         rest = text[opening.end() :]
-        closing = re.search(rf"{quote}\s*(?:,?\s*\}}|,\s*{key}|\Z)", rest, re.IGNORECASE)
+        closing = re.search(rf"{quote}\s*(?:,?\s*\}}|,\s*{after}|\Z)", rest, re.IGNORECASE)
         value = rest[: closing.start()] if closing else re.split(r"\n\s*(?:```|\})", rest)[0]
-        found[name] = value.replace("\\n", "\n").replace('\\"', '"').replace("\\'", "'").strip()
-    return {name: value for name, value in found.items() if value}
+        plain = value.replace("\\n", "\n").replace('\\"', '"').replace("\\'", "'").strip()
+        if plain:
+            found.setdefault(known[opening["key"].lower()], plain)
+    return found
 
 
-def _headed(text: str, names: Sequence[str]) -> dict[str, str]:
+def _headed(text: str, known: Mapping[str, str]) -> dict[str, str]:
     mark = r"[ \t#*_>-]*"
-    heading = re.compile(rf"^{mark}({'|'.join(names)}){mark}:{mark}", re.IGNORECASE | re.MULTILINE)
+    heading = re.compile(rf"^{mark}({'|'.join(map(re.escape, known))}){mark}:{mark}", re.IGNORECASE | re.MULTILINE)
     marks = list(heading.finditer(text))
-    ends = [m.start() for m in marks[1:]] + [len(text)]
-    found = {m.group(1).lower(): text[m.end() : end].strip().strip("`").strip() for m, end in zip(marks, ends, strict=False)}
-    return {name: value for name, value in found.items() if value}
+    found: dict[str, str] = {}
+    for each, end in zip(marks, [*(m.start() for m in marks[1:]), len(text)], strict=bool(marks)):
+        value = text[each.end() : end].strip().strip("`").strip()
+        if value:
+            found.setdefault(known[each[1].lower()], value)
+    return found

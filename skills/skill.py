@@ -29,7 +29,7 @@ MOVES: Final[Mapping[Status, Mapping[Status, Literal["by hand", "measured"]]]] =
     "active": {"retired": "by hand", "internalised": "measured"},
     "retired": {"active": "by hand", "candidate": "measured", "rejected": "measured"},
     "internalised": {"active": "by hand", "candidate": "measured", "rejected": "measured"},
-    "rejected": {"candidate": "by hand", "active": "measured"},
+    "rejected": {"candidate": "measured", "active": "measured"},
     "quarantined": {"active": "measured", "candidate": "measured", "rejected": "by hand"},
 }
 """Every legal move. `measured` ones need the id of a verdict; others may have one, and are recorded as unmeasured without."""

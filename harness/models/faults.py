@@ -9,6 +9,8 @@ from harness.errors import AssayError, ContextOverflow, Refused, UsageError
 OVERFLOW = re.compile(r"context[ _](length|window|size)|maximum context|(prompt|input) is too long", re.IGNORECASE)
 FILTERED = re.compile(r"content[ _](filter|management policy|policy)|safety system", re.IGNORECASE)
 KEY = re.compile(r"missing credentials|api[_ ]key\b.{0,60}(required|must be set|not set|missing)", re.IGNORECASE)
+SECRET = 6
+"""Characters from which on a key is long enough to be one, and not a word."""
 PASSING = frozenset({408, 409, 425, 429})
 """Client errors that may be over in a moment."""
 
@@ -35,8 +37,10 @@ def lasting(error: Exception, here: str, told: str) -> AssayError | None:
 def told(error: Exception, *, secret: str | None) -> str:
     """The provider's own words, without litellm's prefixes and without the key; at most 300 characters."""
     text = " ".join((str(error) or type(error).__name__).split())
-    text = re.sub(r"^(?:litellm\.)?(?:\w+(?:\.\w+)*: )*(?:\w+Exception - )?", "", text) or text
-    return (text.replace(secret, "***") if secret else text)[:300]
+    text = re.sub(r"^(?:litellm\.)?(?:\w+(?:\.\w+)*: )*(?:\w+(?:Exception|Error) - )?", "", text) or text
+    inside = re.search(r'\{.*"message": ?"((?:[^"\\]|\\.)+)"', text)
+    text = inside.group(1) if inside else text
+    return (text.replace(secret, "***") if secret and len(secret) >= SECRET else text)[:300]
 
 
 def turned_down(error: Exception, sent: Collection[str]) -> set[str]:

@@ -29,6 +29,8 @@ FINISH: Mapping[str, Finish] = {"length": "length", "tool_calls": "calls", "func
 FIELDS: Mapping[str, str] = {"response_format": "json_schema"}
 """Optional parameters of litellm that have another name here."""
 OPTIONAL = frozenset({"temperature", "top_p", "seed", "max_tokens", "stop", "response_format"})
+ASIDE = 5.0
+"""Seconds for what litellm asks on its own; our calls bring their own timeout."""
 KEYLESS = "none"
 """Sent to a server of one's own when no key was given, so that another provider's key never goes there."""
 
@@ -150,11 +152,14 @@ def _imported() -> Any:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     import litellm
 
-    litellm.suppress_debug_info = True
-    litellm.telemetry = False
+    library: Any = litellm
+    # litellm looks up an Ollama model after its first answer, blocking the event loop for as long as this.
+    library.request_timeout = ASIDE
+    library.suppress_debug_info = True
+    library.telemetry = False
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    return litellm
+    return library
 
 
 def _unsupported(library: Any, model: str) -> set[str]:

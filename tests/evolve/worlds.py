@@ -96,5 +96,3 @@ class World:
 def chance(without: float, with_skill: float) -> Callable[[Task, bool, random.Random], Outcome]:
     """Success probabilities without and with the skill in the prompt."""
     return lambda task, recalled, rng: float(rng.random() < (with_skill if recalled else without))
-
-

@@ -7,6 +7,7 @@ import json
 import logging
 import random
 import sys
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,12 +73,27 @@ class Provider:
 
 @pytest.fixture
 async def provider() -> AsyncIterator[Provider]:
-    playing = Provider()
-    server = await asyncio.start_server(playing.serve, "127.0.0.1", 0)
+    """The server runs in a thread of its own, for litellm also asks from within the event loop."""
+    playing, loop = Provider(), asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    starting = asyncio.start_server(playing.serve, "127.0.0.1", 0)
+    server = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(starting, loop))
     playing.port = server.sockets[0].getsockname()[1]
+
+    async def end() -> None:
+        server.close()
+        open_ = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in open_:
+            task.cancel()
+        await asyncio.gather(*open_, return_exceptions=True)
+
     yield playing
     await LiteLLM().close()
-    server.close()
+    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(end(), loop))
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
 
 
 def says(text: str | None = "hello", finish: str = "stop", **message: object) -> tuple[int, dict[str, str], object]:
@@ -201,6 +217,42 @@ async def test_the_terminal_is_sent_as_chat_turns_and_that_is_recorded(provider:
     assert [m["role"] for m in body["messages"]] == ["system", "user"]
     assert "".join(m["content"] for m in body["messages"]) == "Desk.\n\nCommands:\n> weigh ITEM\n\nRequest: Refund order 5481.\n>"
     assert (body["stop"], body["max_tokens"], "tools" in body) == (["\n"], 12, False)
+
+
+async def test_anthropic_and_ollama_are_spoken_to_in_their_own_tongues(provider: Provider) -> None:
+    said = [
+        {"type": "text", "text": "Let me see."},
+        {"type": "tool_use", "id": "t", "name": "weigh", "input": {"item": "kettle"}},
+    ]
+    used = {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 3}
+    body = {
+        "id": "m",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude",
+        "content": said,
+        "stop_reason": "tool_use",
+        "usage": used,
+    }
+    provider.script = [(200, {}, body)]
+    model = door(provider, base_url=f"http://127.0.0.1:{provider.port}", api_key="secret-key")
+    history = (*ASKED, Message(role="assistant"), Message(role="user", content="Well?"))
+    found = await model.complete(Policy(model="anthropic/claude-sonnet-4-5"), history, [WEIGH], Sampling())
+    assert (found.text, found.calls[0].tool, found.usage.cached_tokens, found.usage.cost > 0) == ("Let me see.", "weigh", 3, True)
+    assert found.unhonoured == ("seed",)
+    assert provider.heads[0].startswith("POST /v1/messages")
+
+    called = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"function": {"name": "weigh", "arguments": {"item": "kettle"}}}],
+    }
+    provider.script = [(200, {}, {"model": "qwen3", "message": called, "done": True, "prompt_eval_count": 7, "eval_count": 3})]
+    found = await model.complete(Policy(model="ollama/qwen3"), ASKED, [WEIGH], Sampling(seed=4))
+    assert [(call.tool, json.loads(call.arguments)) for call in found.calls] == [("weigh", {"item": "kettle"})]
+    assert (found.usage.prompt_tokens, found.unhonoured) == (7, ())
+    assert provider.heads[1].startswith("POST /api/chat")
+    assert provider.bodies[1]["options"]["seed"] == 4
 
 
 # --- what a provider does not honour --------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import re
 import shutil
 import stat
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +18,6 @@ import yaml
 from pydantic import ValidationError
 
 from harness.errors import UsageError
-from harness.value import Value
 from skills.skill import (
     FOLDERS,
     LARGEST_FILES,
@@ -36,14 +35,8 @@ from skills.skill import (
 
 KEYS: Final = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 LARGEST_HEAD: Final = 64_000
+LONGEST_NOTE: Final = 2000
 _FENCE: Final = "---"
-
-
-class Imported(Value):
-    skill: Skill
-    """With provenance `imported`, so that a bank quarantines it."""
-    notes: tuple[str, ...] = ()
-    """What was mended or left out, in words."""
 
 
 def document(skill: Skill, evidence: Mapping[str, str] | None = None) -> str:
@@ -73,7 +66,7 @@ def document(skill: Skill, evidence: Mapping[str, str] | None = None) -> str:
     return f"{_FENCE}\n{shown}{_FENCE}\n\n{skill.body}"
 
 
-def export(skill: Skill, directory: Path, evidence: Mapping[str, str] | None = None) -> Path:
+def write_skill(skill: Skill, directory: Path, evidence: Mapping[str, str] | None = None) -> Path:
     """Write the skill to `directory`/NAME/ and return that folder; raises UsageError when it exists already."""
     folder, building = directory / skill.name, directory / f".{skill.name}.part"
     if folder.exists():
@@ -90,8 +83,8 @@ def export(skill: Skill, directory: Path, evidence: Mapping[str, str] | None = N
     return folder
 
 
-def load(folder: Path) -> Imported:
-    """Read a folder, mending what can be mended.
+def read_skill(folder: Path) -> Skill:
+    """Read a folder, mending what can be mended; its provenance is `imported`, and says what was mended or left out.
 
     Raises UsageError when there is no SKILL.md, it has no front matter or no description, or the folder holds links or too much.
     """
@@ -103,12 +96,11 @@ def load(folder: Path) -> Imported:
     if text is None:
         raise UsageError(f"{folder / found} is not UTF-8 text: save it as such")
     scripts, notes = _files(folder)
-    imported = parse(text, folder.resolve().name, scripts)
-    return imported.replace(notes=(*imported.notes, *notes))
+    return parse(text, folder.resolve().name, scripts, notes)
 
 
-def parse(text: str, folder: str, scripts: Mapping[str, str] | None = None) -> Imported:
-    """A SKILL.md's text to a skill; `folder` is the name of its directory. Raises UsageError as `load` does."""
+def parse(text: str, folder: str, scripts: Mapping[str, str] | None = None, left_out: Sequence[str] = ()) -> Skill:
+    """A SKILL.md's text to a skill; `folder` is the name of its directory. Raises UsageError as `read_skill` does."""
     head, body, notes = _split(text, folder)
     notes += [f"unknown key {key!r} left out" for key in head if key not in KEYS]
     name = _name(head.get("name"), folder, notes)
@@ -121,28 +113,29 @@ def parse(text: str, folder: str, scripts: Mapping[str, str] | None = None) -> I
         raise UsageError(f"SKILL.md of {folder!r} has nothing below its front matter: write the know-how there")
     metadata = _metadata(head.get("metadata"), notes)
     claims = {key.removeprefix(OURS): metadata.pop(key) for key in list(metadata) if key.startswith(OURS)}
-    said = "; ".join(f"{key} {claims[key]}" for key in ("source", "digest", "runs", "note") if key in claims)
+    tools = _tools(head.get("allowed-tools"), notes)
+    version = _version(metadata.pop("version", "1"), notes)
+    license = _string(head, "license", LONGEST_DESCRIPTION, notes)
+    compatibility = _string(head, "compatibility", LONGEST_COMPATIBILITY, notes)
+    notes += [*left_out, *(f"says of its {key}: {claims[key]}" for key in ("source", "digest", "runs", "note") if key in claims)]
     try:
-        skill = Skill(
+        return Skill(
             name=name,
             description=description,
             body=body,
             scripts=scripts or {},
-            tools=_tools(head.get("allowed-tools"), notes),
-            version=_version(metadata.pop("version", "1"), notes),
-            license=_string(head, "license", LONGEST_DESCRIPTION, notes),
-            compatibility=_string(head, "compatibility", LONGEST_COMPATIBILITY, notes),
+            tools=tools,
+            version=version,
+            license=license,
+            compatibility=compatibility,
             metadata=metadata,
             provenance=Provenance(
-                source="imported",
-                author_model=claims.get("author-model", "")[:200],
-                note=f"its folder says of itself: {said}"[:1000] if said else "",
+                source="imported", author_model=claims.get("author-model", "")[:200], note="; ".join(notes)[:LONGEST_NOTE]
             ),
         )
     except ValidationError as error:
         first = error.errors()[0]
         raise UsageError(f"SKILL.md of {folder!r}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    return Imported(skill=skill, notes=tuple(notes))
 
 
 class _Strings(yaml.SafeLoader):
