@@ -1,8 +1,6 @@
 """A user's own functions by import path, found after all that is installed; what they are for is decided elsewhere."""
 
-import functools
 import importlib
-import inspect
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,7 +8,6 @@ from typing import Any, cast
 
 import harness
 from harness.errors import UsageError
-from harness.tool import Effect, Tool, ToolFunction, describe
 
 ROOMS = ("api", "evolve", "harness", "memory", "rl", "skills")
 """Names that are ours, whoever else has them."""
@@ -53,37 +50,6 @@ def imported(path: str) -> Callable[..., Any]:
     if not callable(found):
         raise UsageError(f"import path {path!r}: found {type(found).__name__}, a function is needed")
     return cast(Callable[..., Any], found)
-
-
-def as_tool(function: Callable[..., Any], effect: Effect | None) -> ToolFunction:
-    """A function as a tool. `effect` overrules what it declares of itself; one that nobody declared counts as `world`.
-
-    Raises UsageError when it cannot be described: a parameter without an annotation, or a *star.
-    """
-    declared = getattr(function, "tool", None)
-    tool = declared if isinstance(declared, Tool) else describe(function, effect="world")
-    if tool is declared and effect in (None, tool.effect):
-        return cast(ToolFunction, function)
-    wrapped = _copied(function)
-    wrapped.tool = tool if effect is None else tool.replace(effect=effect)
-    return cast(ToolFunction, wrapped)
-
-
-def _copied(function: Callable[..., Any]) -> Any:
-    """The same function under another object, so that the user's own keeps what it says of itself."""
-    if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def waiting(*args: Any, **kwargs: Any) -> Any:
-            return await function(*args, **kwargs)
-
-        return waiting
-
-    @functools.wraps(function)
-    def plain(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    return plain
 
 
 def _clash(module: str) -> str:

@@ -8,24 +8,24 @@ found in the working directory and beside the file, after everything that is ins
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
 
 import numpy as np
-from harness.environments.tools import ToolsEnvironment
 from pydantic import JsonValue
 
-from api.imports import as_tool, imported, reach, shadowed
+from api.imports import imported, reach, shadowed
 from evolve.budget import CAMPAIGN, level
 from evolve.gate import Rule
 from evolve.simulate import independent, simulate
+from harness.environments.tools import ToolsEnvironment
 from harness.errors import UsageError
 from harness.reward import Reward
 from harness.seams import Environment, OpenEnvironment, Verify
 from harness.task import Split, Task
-from harness.tool import ANSWER, Effect, Tool, ToolFunction
+from harness.tool import Effect, Tool
 from harness.trajectory import Trajectory
 from harness.value import digest
 from harness.verifier import expect, judged, normal
@@ -59,7 +59,8 @@ class _Line:
     instruction: str
     data: Mapping[str, JsonValue]
     split: Split | None
-    tools: tuple[ToolFunction, ...]
+    functions: tuple[Callable[..., Any], ...]
+    tools: tuple[Tool, ...]
     verify: Verify
 
 
@@ -94,7 +95,7 @@ def load(path: Path) -> Workload:
         tasks=tasks,
         open=_opener(path, lines),
         verify=_verifier(path, lines),
-        tools={function.tool.name: function.tool for line in lines for function in line.tools},
+        tools={tool.name: tool for line in lines for tool in line.tools},
         warnings=(_few(len(tasks), counts["validate"]),) if len(tasks) < FEW else (),
     )
 
@@ -133,18 +134,20 @@ def _line(number: int, written: str) -> _Line:
     if ("verify" in found) == ("expect" in found):
         both = "both verify and expect" if "verify" in found else "neither verify nor expect"
         raise UsageError(f"found {both}; one of them is needed, or nothing could be measured")
-    tools = _functions(found.get("tools", []), found.get("effects", {}))
+    functions, tools = _tools(found.get("tools", []), found.get("effects", {}))
     data = {name: value for name, value in found.items() if name not in ("instruction", "split")}
-    return _Line(number, instruction, data, cast(Split | None, split), tools, _verify(found))
+    return _Line(number, instruction, data, cast(Split | None, split), functions, tools, _verify(found))
 
 
-def _functions(paths: object, effects: object) -> tuple[ToolFunction, ...]:
+def _tools(paths: object, effects: object) -> tuple[tuple[Callable[..., Any], ...], tuple[Tool, ...]]:
+    """The functions of a line, and each as a tool with the effect that counts here; undeclared ones count as `world`."""
     if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
         raise UsageError(f"tools: found {_kind(paths)}; a list of import paths (module:function) is needed")
     if not isinstance(effects, dict):
         raise UsageError(f"effects: found {_kind(effects)}; an object from tool to {', '.join(get_args(Effect))} is needed")
-    declared = [(path, as_tool(imported(path), None)) for path in paths]
-    names = [function.tool.name for _, function in declared]
+    functions = tuple(imported(path) for path in paths)
+    *tools, _ = ToolsEnvironment(functions).tools
+    names = [tool.name for tool in tools]
     for name, effect in effects.items():
         if name not in names and name not in paths:
             raise UsageError(
@@ -152,10 +155,8 @@ def _functions(paths: object, effects: object) -> tuple[ToolFunction, ...]:
             )
         if effect not in get_args(Effect):
             raise UsageError(f"effects: found {effect!r} for {name}; allowed are {', '.join(get_args(Effect))}")
-    twice = next((name for name in names if names.count(name) > 1 or name == ANSWER.name), None)
-    if twice is not None:
-        raise UsageError(f"tools: the name {twice!r} is taken; give the function another with @tool(name=...)")
-    return tuple(as_tool(function, effects.get(function.tool.name, effects.get(path))) for path, function in declared)
+    counted = (effects.get(tool.name, effects.get(path, tool.effect)) for path, tool in zip(paths, tools, strict=True))
+    return functions, tuple(tool.replace(effect=effect) for tool, effect in zip(tools, counted, strict=True))
 
 
 def _verify(found: Mapping[str, Any]) -> Verify:
@@ -172,10 +173,10 @@ def _quarrels(lines: Sequence[_Line]) -> list[str]:
     splits: dict[str, tuple[int, Split]] = {}
     bad = []
     for line in lines:
-        for function in line.tools:
-            number, tool = tools.setdefault(function.tool.name, (line.number, function.tool))
-            if tool != function.tool:
-                same = tool == function.tool.replace(effect=tool.effect)
+        for mine in line.tools:
+            number, tool = tools.setdefault(mine.name, (line.number, mine))
+            if tool != mine:
+                same = tool == mine.replace(effect=tool.effect)
                 what = f"the effect {tool.effect}" if same else "another meaning"
                 bad.append(
                     f"line {line.number}: the tool {tool.name!r} has {what} in line {number}; a name means one thing in a file"
@@ -217,10 +218,11 @@ def _few(total: int, validate: int) -> str:
 
 
 def _opener(path: Path, lines: Sequence[_Line]) -> OpenEnvironment:
-    functions = {digest(dict(line.data)): line.tools for line in lines}
+    known = {digest(dict(line.data)): line for line in lines}
 
     def open_(task: Task, seed: int) -> Environment:
-        return ToolsEnvironment(_known(path, functions, task))
+        line = _known(path, known, task)
+        return ToolsEnvironment(line.functions, {tool.name: tool.effect for tool in line.tools})
 
     return open_
 

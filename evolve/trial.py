@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from time import monotonic
 
 from scipy.stats import fisher_exact
 
@@ -91,13 +92,14 @@ async def trial(
         return _verdict(prepared, None, None, decide([], prepared.rule), "reject", "never_recalled", reason)
     opened = prepared.opened or house.ledger.open(prepared.id, prepared.change, prepared.head, house.budget, owned=house.owned)
     pairs = Pairs(house, opened, prepared.incumbent, prepared.candidate, prepared.tasks, prepared.concerned, prepared.rule)
+    began = monotonic()
     try:
         decision = await pairs.run(on, max_cost)
     except Paused as paused:
         if unequal := _unequal(pairs):
             return _verdict(prepared, opened, pairs, pairs.decision(), "indecisive", "unequal_failures", f"{unequal}; {paused}")
         raise
-    return _weighed(prepared, opened, pairs, decision)
+    return _weighed(prepared, opened, pairs, decision).replace(seconds=monotonic() - began)
 
 
 def _weighed(prepared: Prepared, opened: Opened, pairs: Pairs, decision: Decision) -> Verdict:

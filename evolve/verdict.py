@@ -59,6 +59,8 @@ class Verdict(Value):
     before: Arm = Arm()
     after: Arm = Arm()
     watched: tuple[Watched, ...] = ()
+    seconds: float = 0.0
+    """Wall time of the run that ended with this verdict; the arms' own seconds overlap."""
     created: datetime
 
     @property

@@ -1,8 +1,8 @@
-"""Approval: a question to a human, bound to the exact action shown, in the shapes of LangChain's HITL requests; it asks nobody."""
+"""Approval: a question to a human, bound to the exact action shown, in the shapes of LangChain's HITL; it asks nobody."""
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from jsonschema import Draft202012Validator
 from pydantic import JsonValue
@@ -44,6 +44,22 @@ class Approval(Value):
             "default": self.default,
         }
 
+    def shown(self) -> dict[str, Any]:
+        """All of it as JSON: the approval's own fields, and the request beside them."""
+        return self.model_dump(mode="json") | self.request()
+
+    @classmethod
+    def read(cls, shown: Mapping[str, Any]) -> Self:
+        """The approval of what was shown."""
+        return cls.model_validate({name: shown[name] for name in cls.model_fields})
+
+
+class Answered(Value):
+    """An answer and when it came: what `Agent.resume` hands on, so that a crash after it cannot let it expire."""
+
+    given: JsonValue
+    at: datetime
+
 
 class Waiting(AssayError):
     """The run waits for a human; `approval` says for what. It goes on with `Agent.resume(thread, answer)`."""
@@ -73,8 +89,11 @@ def answer(
 def decided(approval: Approval, given: object, now: datetime) -> tuple[Action, Permission]:
     """The action to execute and whether it may be; after the expiry the default applies, whatever was answered.
 
+    `given` is the answer itself, come `now`, or an Answered with its own time.
     Raises ApprovalError when the answer is for something else, or is none that was offered; then nothing is decided.
     """
+    if isinstance(given, Answered):
+        given, now = given.given, given.at
     if now >= approval.expires:
         reason = f"nobody answered by {approval.expires.isoformat()}: the default"
         return approval.action, Permission(decision=approval.default, reason=reason)

@@ -1,16 +1,18 @@
 """Episode: the state that the agent's graph carries from node to node, and its summary as a Trajectory; it decides nothing."""
 
 import operator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, TypedDict
 
 from langgraph.channels.delta import DeltaChannel
 
+from harness.approval import Answered, Approval
 from harness.correction import Correction, Permission
 from harness.hint import Recalled
 from harness.message import Action, Finish, Observation, Tokens, Usage
 from harness.spec import HarnessSpec
 from harness.task import Task
+from harness.tool import Tool
 from harness.trajectory import Failure, Step, Stop, Trajectory
 from harness.value import Value
 
@@ -22,6 +24,8 @@ class Pending(Value):
 
     action: Action
     permission: Permission
+    tool: Tool | None = None
+    """For `ask`: what the human is shown, whatever becomes of the process until then."""
 
 
 class Turn(Value):
@@ -39,6 +43,29 @@ class Turn(Value):
     unhonoured: tuple[str, ...] = ()
     decided: datetime
     """When; the expiry of a question to a human counts from here."""
+
+    @property
+    def rest(self) -> "Turn | None":
+        """What is left when the first action is done; the output's own record lies on its first step."""
+        if len(self.pending) == 1:
+            return None
+        return Turn(number=self.number, pending=self.pending[1:], finish=self.finish, decided=self.decided)
+
+    def approval(self, run: str) -> Approval:
+        """The question about the first action that is left."""
+        action, permission, tool = self.pending[0].action, self.pending[0].permission, self.pending[0].tool
+        return Approval(
+            run=run, action=action, tool=tool or Tool(name=action.tool), reason=permission.reason,
+            expires=self.decided + timedelta(seconds=permission.seconds), default=permission.default,
+        )  # fmt: skip
+
+    def step(self, action: Action, permission: Permission, observation: Observation) -> Step:
+        """The first action that is left, as it was done in the end."""
+        return Step(
+            turn=self.number, action=action, observation=observation, thought=self.thought, raw_thought=self.raw_thought,
+            correction=self.correction, permission=permission, text=self.text, tokens=self.tokens, finish=self.finish,
+            usage=self.usage, unhonoured=self.unhonoured,
+        )  # fmt: skip
 
 
 class Brief(Value):
@@ -68,10 +95,19 @@ class State(TypedDict, total=False):
     stop: Stop
     failure: Failure | None
     trajectory: Trajectory
+    answered: Answered
+    """No node writes it: it travels in a resume, and is named here so that every strict reader knows its type."""
 
 
-NOUNS = (Brief, Recalled, Observation, Step, Turn, Usage, Failure, Trajectory)
+NOUNS = (Brief, Recalled, Observation, Step, Turn, Usage, Failure, Trajectory, Answered)
 """Every type that a checkpoint may hold: the allow-list of the msgpack reader."""
+
+
+def exhausted(state: State) -> bool:
+    """Whether the episode has used up its tokens, money or time."""
+    used, limits = state.get("usage", Usage()), state["brief"].spec.limits
+    tokens = used.prompt_tokens + used.completion_tokens
+    return tokens >= limits.tokens or used.cost >= limits.cost or used.seconds >= limits.seconds
 
 
 def summary(state: State) -> Trajectory:

@@ -69,8 +69,7 @@ def parse(prompts: Prompts, completion: Completion, tools: Sequence[Tool]) -> Co
     thought, words = _split_thought(completion.text)
     if not words:
         raise Unparsed(f"the model wrote neither a tool call nor an answer (finish: {completion.finish})")
-    written = _written_call(words, tools)
-    action = written or Action(kind="answer", text=words)
+    action = _written_call(words, tools) or _worded(words, cut=completion.finish == "length")
     return completion.replace(thought=thought, actions=(action,))
 
 
@@ -232,6 +231,13 @@ def _split_thought(text: str) -> tuple[str, str]:
     """Thoughts in <think> tags apart from the words that are meant for the user."""
     found = re.match(r"\s*<think>(.*?)(?:</think>|\Z)", text, re.DOTALL)
     return (found.group(1).strip(), text[found.end() :].strip()) if found else ("", text.strip())
+
+
+def _worded(words: str, *, cut: bool) -> Action:
+    """Plain words are the answer, unless they look like the beginning of a call that ran into the token limit."""
+    if cut and (words.startswith(("{", "```")) or "<tool_call>" in words):
+        return Action(kind="invalid", text=words, problem="the output is too long and the call in it was cut off; write less")
+    return Action(kind="answer", text=words)
 
 
 def _written_call(words: str, tools: Sequence[Tool]) -> Action | None:

@@ -126,10 +126,10 @@ def _read(answer: str, failure: Trajectory, success: Trajectory, policy: Policy)
 def _general(text: str, *runs: Trajectory) -> str:
     """The text with NUMBER and CODE for what belongs to these runs alone: small models copy them whatever they are told.
 
-    Words with a digit count, of two characters or more: NUMBER when the request has it, CODE when only an observation has.
+    Words with a digit count, of two characters or more: NUMBER when the request has it, CODE when only a step has.
     """
     asked = {word for run in runs for word in _numbers(run.task.instruction)}
-    seen = {word for run in runs for step in run.steps for word in _numbers(step.observation.text)} - asked
+    seen = {word for run in runs for step in run.steps for word in _numbers(f"{step.text} {step.observation.text}")} - asked
     return re.sub(r"\w+", lambda m: "NUMBER" if m.group() in asked else "CODE" if m.group() in seen else m.group(), text)
 
 

@@ -36,6 +36,7 @@ from skills.skill import (
 KEYS: Final = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 LARGEST_HEAD: Final = 64_000
 LONGEST_NOTE: Final = 2000
+DEEPEST: Final = 8
 _FENCE: Final = "---"
 
 
@@ -62,7 +63,8 @@ def document(skill: Skill, evidence: Mapping[str, str] | None = None) -> str:
             **{OURS + key: value for key, value in ours.items() if value},
         },
     }
-    shown = yaml.safe_dump({key: value for key, value in head.items() if value}, sort_keys=False, allow_unicode=True, width=100)
+    given = {key: value for key, value in head.items() if value}
+    shown = yaml.dump(given, Dumper=_Quoting, sort_keys=False, allow_unicode=True, width=1_000_000)
     return f"{_FENCE}\n{shown}{_FENCE}\n\n{skill.body}"
 
 
@@ -138,13 +140,32 @@ def parse(text: str, folder: str, scripts: Mapping[str, str] | None = None, left
         raise UsageError(f"SKILL.md of {folder!r}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
+class _Quoting(yaml.SafeDumper):
+    """Quotes whatever is not plainly printable: PyYAML loses some line separators otherwise."""
+
+
+_Quoting.add_representer(
+    str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"')
+)
+
+
 class _Strings(yaml.SafeLoader):
-    """YAML in which every plain word is a string and nothing refers to anything else: an alias bomb is small until it is used."""
+    """YAML in which every plain word is a string, nothing refers to anything else, and nothing lies deep.
+
+    An alias bomb is small until it is used, and deep nesting costs seconds before it fails.
+    """
+
+    depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("aliases are not allowed")
-        return super().compose_node(parent, index)
+        if self.depth == DEEPEST:
+            raise yaml.YAMLError(f"more than {DEEPEST} levels")
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
 _Strings.yaml_implicit_resolvers = {}
@@ -164,11 +185,11 @@ def _split(text: str, folder: str) -> tuple[dict[Any, Any], str, list[str]]:
     shown, body = found.group(1), found.group(2) or ""
     try:
         return _mapping(shown), body, []
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         try:
             quoted = re.sub(r"^([A-Za-z-]+):[ \t]+([^\s\"'|>\[{].*)$", _quoted, shown, flags=re.MULTILINE)
             return _mapping(quoted), body, ["front matter mended: text with a colon belongs in quotes"]
-        except (yaml.YAMLError, ValueError, RecursionError):
+        except (yaml.YAMLError, ValueError):
             problem = " ".join(str(error).split())[:200]
             raise UsageError(f"SKILL.md of {folder!r}: its front matter is not YAML ({problem}); put texts in quotes") from error
 

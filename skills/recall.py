@@ -144,8 +144,9 @@ class SkillRecall:
 
     async def _likelihoods(self, task: Task, spec: HarnessSpec, found: Sequence[_Found], scorer: Scorer) -> dict[str, float]:
         """Mean log-likelihood of each skill's text given the task, under the policy (SAPO, arXiv 2606.08755: g(s | x))."""
-        context = [Message(role="user", content=f"{request(task)}\n")]
-        scored = await asyncio.gather(*(scorer.score(spec.policy, context, each.skill.body) for each in found))
+        context = [Message(role="user", content=request(task))]
+        texts = [f"\n{each.skill.body.strip()}\n" for each in found]  # a block of its own, as in a terminal prompt
+        scored = await asyncio.gather(*(scorer.score(spec.policy, context, text) for text in texts))
         return {
             each.digest: math.fsum(tokens.logprobs) / len(tokens.logprobs) if tokens.logprobs else -math.inf
             for each, tokens in zip(found, scored, strict=True)

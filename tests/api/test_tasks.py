@@ -1,7 +1,6 @@
 """Task files: what is read, how splits are dealt, and that a bad line is refused by name before anything runs."""
 
 import contextlib
-import inspect
 import json
 import sys
 import tempfile
@@ -15,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import harness
-from api.imports import as_tool, imported, reach, shadowed
+from api.imports import imported, shadowed
 from api.tasks import detectable, load
 from harness.errors import UsageError
 from harness.message import Action
@@ -121,8 +120,8 @@ async def test_tools_effects_and_verifiers_of_ones_own(mine: str) -> None:
     first, second = workload.tasks
     assert (first.environment, first.data["tools"], first.split) == ("tools", tools, "validate")
     environment = workload.open(first, 0)
-    assert [tool.name for tool in environment.tools] == ["price", "pay", "later"]
-    assert [tool.effect for tool in environment.tools] == ["read", "episode", "world"]
+    assert [tool.name for tool in environment.tools] == ["price", "pay", "later", "answer"]
+    assert [tool.effect for tool in environment.tools] == ["read", "episode", "world", "read"]
     for name, arguments, said in (
         ("price", {"item": "kettle"}, "kettle costs 24"),
         ("later", {"item": "x"}, "x"),
@@ -130,7 +129,7 @@ async def test_tools_effects_and_verifiers_of_ones_own(mine: str) -> None:
     ):
         assert (await environment.step(Action(kind="call", tool=name, arguments=arguments))).text == said
     await environment.close()
-    assert [tool.name for tool in workload.open(second, 0).tools] == ["price"]
+    assert [tool.name for tool in workload.open(second, 0).tools] == ["price", "answer"]
     for task in workload.tasks:
         for answer, value in (("24", 1.0), ("25", 0.0)):
             run = Trajectory(id="t", task=task, spec="", policy="", seed=0, answer=answer, created=datetime.now(UTC))
@@ -149,14 +148,6 @@ def test_an_effect_may_be_given_by_path_and_overrules_a_declaration(mine: str) -
         "split": "validate",
     }
     assert load(written([row])).tools["price"].effect == "world"
-
-
-def test_overruling_keeps_functions_what_they_were(mine: str) -> None:
-    reach([Path.cwd()])
-    later = as_tool(imported(f"{mine}:later"), "read")
-    assert inspect.iscoroutinefunction(later)
-    assert list(inspect.signature(later).parameters) == ["item"]
-    assert (later.tool.effect, later.tool.usage) == ("read", "later ITEM")
 
 
 # --- splits ---------------------------------------------------------------------------------------------------
@@ -242,7 +233,7 @@ BAD: list[tuple[Any, str, str]] = [
     ({"instruction": "a", "expect": "x", "tools": ["MINE:bare"]}, "parameter item has no annotation", "item: str"),
     (
         {"instruction": "a", "expect": "x", "tools": ["MINE:price", "MINE:other_price"]},
-        "the name 'price' is taken",
+        "the tool name 'price' is taken",
         "@tool(name=...)",
     ),
     (

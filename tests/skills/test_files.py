@@ -13,9 +13,10 @@ from harness.errors import UsageError
 from skills.files import KEYS, document, parse, read_skill, write_skill
 from skills.skill import FOLDERS, Provenance, Skill, name_problem, path_problem
 
-laws = settings(derandomize=True, deadline=None, max_examples=150)
+laws = settings(derandomize=True, deadline=None, max_examples=80)
 
-hostile = st.sampled_from(["---\n", "\n---\n", "\r\n", "\n\n", "\ufeff", "\x00", "\x85", "\u2028", "'", '"', "#", ": ", "- ", "&a *a", "!!python/name:os.system", "<<", "\t", "🦊", "𐀀", "\U0010ffff"])  # fmt: skip
+signs = ["---\n", "\n---\n", "\r\n", "\n\n", "\ufeff", "\x00", "\x85", "\u2028", "'", '"', "#", ": ", "- ", "&a *a", "<<", "\t"]
+hostile = st.sampled_from([*signs, "!!python/name:os.system", "🦊", "𐀀", "\U0010ffff"])
 texts = st.lists(st.text(max_size=20) | hostile, max_size=6).map("".join)
 names = st.from_regex(r"[a-zäß0-9]{1,8}(-[a-z0-9]{1,8}){0,2}", fullmatch=True).filter(lambda name: not name_problem(name))
 segments = st.text(st.characters(exclude_characters='/\\:*?"<>|'), min_size=1, max_size=8).filter(
@@ -83,10 +84,12 @@ def test_an_export_keeps_to_the_specification(skill: Skill) -> None:
     st.text() | texts.map(lambda text: f"---\n{text}\n---\nbody") | texts.map(lambda text: f"---\ndescription: {text}\n---\nbody")
 )
 def test_any_text_is_read_or_refused_in_words(text: str) -> None:
+    refused = ""
     try:
-        assert parse(text, "folder").provenance.source == "imported"
+        found = parse(text, "folder")
     except UsageError as error:
-        assert "SKILL.md of 'folder'" in str(error)
+        refused = str(error)
+    assert "SKILL.md of 'folder'" in refused if refused else found.provenance.source == "imported"
 
 
 def folder(tmp_path: Path, head: str, body: str = "Do it.\n", name: str = "refund-order") -> Path:
@@ -97,10 +100,8 @@ def folder(tmp_path: Path, head: str, body: str = "Do it.\n", name: str = "refun
 
 
 def test_a_plain_foreign_folder(tmp_path: Path) -> None:
-    made = folder(
-        tmp_path,
-        "name: refund-order\ndescription: Refunds.\nlicense: MIT\nallowed-tools: Bash(git:*) Read\nmetadata:\n  author: me\n  version: 3",
-    )
+    head = "name: refund-order\ndescription: Refunds.\nlicense: MIT\nallowed-tools: Bash(git:*) Read\nmetadata:"
+    made = folder(tmp_path, f"{head} {{author: me, version: 3}}")
     (made / "scripts").mkdir()
     (made / "scripts" / "total.py").write_text("print(1)\n")
     found = read_skill(made)
@@ -169,16 +170,16 @@ def test_what_a_folder_says_of_its_own_merit_is_a_note_and_nothing_more(tmp_path
         ("name: a\ndescription: d", " \n", "has nothing below its front matter"),
         ("description: [", "x", "front matter is not YAML"),
         ("- a\n- b", "x", "front matter is not YAML"),
-        ("description: &a [x, x]\nlicense: *a", "x", "aliases are not allowed"),
-        ("description: !!python/object/apply:os.system ['true']", "x", "front matter is not YAML"),
-        ("description: " + "[" * 5000, "x", "front matter is not YAML"),
+        ("description: d\nmetadata:\n  a: &a [x, x]\n  b: *a", "x", "aliases are not allowed"),
+        ("description: d\nmetadata: !!python/object/apply:os.system ['true']\n'", "x", "front matter is not YAML"),
+        ("description: " + "[" * 5000, "x", "more than 8 levels"),
         ("description: d\nlicense: " + "x" * 70_000, "x", "at most 64000 characters"),
         ('description: "\\ud800"', "x", "description"),
         ("description: d", "x" * 200_001, "at most 200000"),
     ],
 )
 def test_what_cannot_be_mended_is_refused(tmp_path: Path, head: str, body: str, told: str) -> None:
-    with pytest.raises(UsageError, match="SKILL.md of 'refund-order'") as raised:
+    with pytest.raises(UsageError, match=r"SKILL\.md of 'refund-order'") as raised:
         read_skill(folder(tmp_path, head, body))
     assert told in str(raised.value)
 

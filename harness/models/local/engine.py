@@ -9,12 +9,13 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import torch
 
-from harness.errors import ContextOverflow, ModelUnavailable
+from harness.errors import ContextOverflow, ModelUnavailable, UsageError
+from harness.models.local.decoder import decoder
 from harness.models.local.load import Weights
 from harness.models.local.memory import Row, Shape, Slots, StepPass, Trunk, TrunkPass, Trunks
 from harness.models.local.sample import choose, logprobs
@@ -30,7 +31,7 @@ class Request:
     prompt: tuple[int, ...]
     shared: int = 0
     max_new: int = 0
-    """Tokens to write; 0: only score."""
+    """Tokens to write after the prompt; 0: only score."""
     ends: Callable[[Sequence[int]], bool] = lambda new: False
     """Whether the output is complete after these new ids."""
     scored: int = 0
@@ -43,7 +44,7 @@ class Request:
 @dataclass(frozen=True)
 class Output:
     ids: tuple[int, ...]
-    """New ids, or the scored ones."""
+    """The scored ids of the prompt, then the new ones."""
     logprobs: tuple[float, ...]
     """Under the model at temperature 1, one an id."""
     ended: bool
@@ -52,7 +53,7 @@ class Output:
     """Prompt ids that were not computed for this request."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Sequence:
     request: Request
     future: "Future[Output]"
@@ -61,6 +62,8 @@ class _Sequence:
     """The trunk's ids."""
     ids: list[int]
     """Everything after the trunk: prompt, then output."""
+    given: int
+    """How many of them are the prompt's."""
     slot: int
     held: int
     cached: int
@@ -75,10 +78,10 @@ class Engine:
         config = weights.model.config
         width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         heads = config.num_key_value_heads
-        self._model = weights.model
+        self._decode, self._head = decoder(weights.model), weights.model.lm_head
         self._shape = Shape(config.num_hidden_layers, heads, config.num_attention_heads // heads, width)
-        self._tokens, self._most = tokens, slots
-        self._slots = Slots(self._shape, slots, tokens // slots)
+        self._tokens, self._most, self._least = tokens, slots, tokens // slots
+        self._slots = Slots(self._shape, slots, self._least)
         self._trunks = Trunks(self._shape)
         self._idle: dict[int, tuple[tuple[int, ...], list[int]]] = dict.fromkeys(range(slots), ((), []))
         """Free slots, least recently used first, with the trunk's and the own ids that they still hold."""
@@ -86,23 +89,32 @@ class Engine:
         self.forwarded = 0
         """Tokens that went through the model since the start."""
         self._asked: queue.SimpleQueue[tuple[Request, Future[Output]] | None] = queue.SimpleQueue()
+        self._door, self._closed = threading.Lock(), False
         self._thread = threading.Thread(target=self._run, name="assay-engine", daemon=True)
         self._thread.start()
 
     def submit(self, request: Request) -> "Future[Output]":
         """Queue a request; cancelling the future frees its slot. Raises ContextOverflow when it can never fit."""
-        needed = len(request.prompt) + request.max_new
-        if needed > min(self.context, self._tokens):
-            raise ContextOverflow(
-                f"the prompt has {len(request.prompt)} tokens and may write {request.max_new}; the model holds {min(self.context, self._tokens)}"
-            )
+        given, most = len(request.prompt), min(self.context, self._tokens)
+        if given <= request.scored:
+            raise UsageError(f"{given} prompt ids, {request.scored} of them scored: at least one must come before those")
+        if given + request.max_new > most:
+            raise ContextOverflow(f"the prompt has {given} tokens and may write {request.max_new}; the model holds {most}")
+        # The id before the first wanted log-prob is computed with the sequence itself.
+        request = replace(request, shared=min(request.shared, given - request.scored - 1))
         future: Future[Output] = Future()
-        self._asked.put((request, future))
+        with self._door:
+            if self._closed:
+                raise ModelUnavailable("the local model was closed")
+            self._asked.put((request, future))
         return future
 
     def close(self) -> None:
         """Finish what is under way and end the worker."""
-        self._asked.put(None)
+        with self._door:
+            if not self._closed:
+                self._closed = True
+                self._asked.put(None)
         self._thread.join()
 
     def _run(self) -> None:
@@ -117,9 +129,11 @@ class Engine:
                     running = self._step(running)
             except Exception as error:
                 for future in [f for _, f in waiting] + [s.future for s in running]:
-                    if future.set_running_or_notify_cancel():
+                    if not future.done() and future.set_running_or_notify_cancel():
                         future.set_exception(ModelUnavailable(f"the local model failed: {error}"))
                 waiting, running = [], []
+                # A trunk that was not filled to its end must never be found again.
+                self._trunks = Trunks(self._shape)
                 self._resize(self._slots.span)
 
     def _collect(self, waiting: list[tuple[Request, "Future[Output]"]], *, block: bool) -> bool:
@@ -135,6 +149,9 @@ class Engine:
             block = False
 
     def _admit(self, waiting: list[tuple[Request, "Future[Output]"]], running: list[_Sequence]) -> None:
+        """Begin what waits, in order, as long as there are slots; their span changes only between sequences."""
+        if not running and len(waiting) > len(self._idle) and self._slots.span > self._least:
+            self._resize(max(self._least, *(len(r.prompt) - r.shared + r.max_new for r, _ in waiting)))
         while waiting and self._idle:
             request, future = waiting[0]
             own = len(request.prompt) - request.shared + request.max_new
@@ -142,9 +159,9 @@ class Engine:
                 if running:
                     return
                 self._resize(own)
-            waiting.pop(0)
             if not future.cancelled():
                 running.append(self._begun(request, future))
+            waiting.pop(0)
 
     def _begun(self, request: Request, future: "Future[Output]") -> _Sequence:
         key, own = request.prompt[: request.shared], list(request.prompt[request.shared :])
@@ -154,26 +171,27 @@ class Engine:
             trunk = self._trunks.new(key)
             if key:
                 self._forward(list(key), list(range(len(key))), TrunkPass(trunk), [])
-        usable = len(own) - max(request.scored, 0 if request.scored else 1)
-        slot, held = self._best_slot(key, own, usable)
+        slot, held = self._best_slot(key, own, len(own) - request.scored - 1)
         cached = held + (0 if computed else len(key))
-        return _Sequence(request, future, trunk, key, own, slot, held, cached, random.Random(request.seed))
+        return _Sequence(request, future, trunk, key, own, len(own), slot, held, cached, random.Random(request.seed))
 
     def _best_slot(self, key: tuple[int, ...], own: list[int], usable: int) -> tuple[int, int]:
-        """A free slot and how many of the ids it holds already; at least the last prompt id is always computed."""
-        for slot, (trunk, ids) in reversed(self._idle.items()):
-            if ids and trunk == key and len(ids) <= usable and own[: len(ids)] == ids:
-                del self._idle[slot]
-                return slot, len(ids)
-        slot = next(iter(self._idle))
-        del self._idle[slot]
-        return slot, 0
+        """A free slot and how many of the ids it holds already; of what it holds beyond them, less than that is lost."""
+        best, most = next(iter(self._idle)), 0
+        for slot, (trunk, ids) in self._idle.items():
+            if trunk == key:
+                common = next((i for i, (a, b) in enumerate(zip(ids, own, strict=False)) if a != b), min(len(ids), len(own)))
+                if min(common, usable) > most and 2 * common > len(ids):
+                    best, most = slot, min(common, usable)
+        del self._idle[best]
+        return best, most
 
     def _step(self, running: list[_Sequence]) -> list[_Sequence]:
         """One forward pass for every sequence; those that are not finished are returned."""
-        for gone in [s for s in running if s.future.cancelled()]:
-            self._release(gone)
-        running = [s for s in running if not s.future.cancelled()]
+        gone = [s for s in running if s.future.cancelled()]
+        for sequence in gone:
+            self._release(sequence)
+        running = [s for s in running if s not in gone]
         if not running:
             return []
         ids: list[int] = []
@@ -188,12 +206,9 @@ class Engine:
             ids += sequence.ids[start:stop]
             places += range(sequence.trunk.tokens + start, sequence.trunk.tokens + stop)
             sequence.held = stop
-            scored_from = len(sequence.ids) - sequence.request.scored if sequence.request.scored else len(sequence.ids)
-            for place in range(start, stop):
-                follows = place + 1
-                if scored_from <= follows < len(sequence.ids):
-                    wanted.append(first + place - start)
-                    targets.append((sequence, sequence.ids[follows]))
+            for follows in range(max(start + 1, sequence.given - sequence.request.scored), min(stop + 1, sequence.given)):
+                wanted.append(first + follows - 1 - start)
+                targets.append((sequence, sequence.ids[follows]))
             if stop == len(sequence.ids) and sequence.request.max_new:
                 wanted.append(len(ids) - 1)
                 targets.append((sequence, None))
@@ -209,10 +224,9 @@ class Engine:
     def _forward(self, ids: list[int], places: list[int], plan: StepPass | TrunkPass, wanted: list[int]) -> torch.Tensor | None:
         """Logits, [wanted, vocabulary], of the packed places that are wanted."""
         self.forwarded += len(ids)
-        hidden = self._model.model(
-            input_ids=torch.tensor([ids]), position_ids=torch.tensor([places]), use_cache=False, plan=plan
-        ).last_hidden_state[0]
-        return self._model.lm_head(hidden[torch.tensor(wanted)]).float() if wanted else None
+        hidden = self._decode(torch.tensor(ids), torch.tensor(places), plan)
+        logits: torch.Tensor | None = self._head(hidden[wanted]).float() if wanted else None
+        return logits
 
     def _take(self, logits: torch.Tensor, targets: list[tuple[_Sequence, int | None]]) -> None:
         """Give each row of logits to its sequence: a drawn token, or the log-prob of the one that follows."""
@@ -243,7 +257,7 @@ class Engine:
 
     def _answer(self, sequence: _Sequence) -> None:
         request = sequence.request
-        ids = sequence.new if request.max_new else sequence.ids[len(sequence.ids) - request.scored :]
+        ids = sequence.ids[sequence.given - request.scored :]
         ended = bool(request.max_new) and request.ends(sequence.new)
         if sequence.future.set_running_or_notify_cancel():
             sequence.future.set_result(Output(tuple(ids), tuple(sequence.logprobs), ended, sequence.cached))
@@ -254,7 +268,7 @@ class Engine:
 
     def _resize(self, span: int) -> None:
         """New slots of at least `span` tokens, and as many as the memory allows; what the old ones held is gone."""
-        size = self._slots.span
+        size = self._least
         while size < span:
             size *= 2
         slots = max(1, min(self._most, self._tokens // size))

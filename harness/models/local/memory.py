@@ -117,7 +117,8 @@ class _Group:
     """Rows that share a trunk and are all of one token, or all of several; padded to the longest in attention alone."""
 
     trunk: Trunk
-    slots: Tensor
+    slots: "Tensor | slice"
+    """A slice, with rows that are no one's in between, where that saves copying what the slots hold."""
     packed: Tensor
     """[rows, longest]: places in the packed tokens."""
     real: Tensor
@@ -146,41 +147,46 @@ class StepPass:
         keys[self.slot, :, self.place] = key.transpose(0, 1)
         values[self.slot, :, self.place] = value.transpose(0, 1)
         shape = self.slots.shape
-        tokens = query.transpose(0, 1)
+        tokens = (query * scale).transpose(0, 1)
         out = torch.empty(tokens.shape[0], shape.heads * shape.groups * shape.width)
         for group in self.groups:
             rows, longest = group.packed.shape
-            asked = tokens[group.packed.reshape(-1)].reshape(rows, longest, shape.heads, shape.groups, shape.width)
-            asked = asked.permute(2, 0, 3, 1, 4) * scale  # heads, rows, groups, longest, width
-            mine = keys[group.slots, :, : group.reach].transpose(0, 1), values[group.slots, :, : group.reach].transpose(0, 1)
-            found = _two_parts(asked, group, layer, *mine)
-            flat = found.permute(1, 3, 0, 2, 4).reshape(rows * longest, -1)
+            asked = tokens[group.packed.reshape(-1)].view(rows, longest, shape.heads, shape.groups, shape.width)
+            asked = asked.permute(0, 2, 3, 1, 4)  # rows, heads, groups, longest, width
+            found = _two_parts(asked, group, layer, keys[group.slots, :, : group.reach], values[group.slots, :, : group.reach])
+            flat = found.permute(0, 3, 1, 2, 4).reshape(rows * longest, -1)
             out[group.packed.reshape(-1)[group.real]] = flat[group.real]
         return out[None]
 
 
 def _two_parts(asked: Tensor, group: _Group, layer: int, keys: Tensor, values: Tensor) -> Tensor:
-    """Attention of [heads, rows, groups, longest, width] to trunk and slot under one softmax."""
-    heads, rows, groups, longest, width = asked.shape
-    trunk = group.trunk.tokens
-    near = (asked.reshape(heads, rows, groups * longest, width) @ keys.transpose(2, 3)).view(heads, rows, groups, longest, -1)
-    near = near + group.bias
-    far = (asked.reshape(heads, -1, width) @ group.trunk.keys[layer].transpose(1, 2)).view(heads, rows, groups, longest, trunk)
-    weights = torch.softmax(torch.cat([far, near], -1), -1)
-    of_trunk = (weights[..., :trunk].reshape(heads, -1, trunk) @ group.trunk.values[layer]).view(asked.shape)
-    of_slot = (weights[..., trunk:].reshape(heads, rows, groups * longest, -1) @ values).view(asked.shape)
-    return of_trunk + of_slot
+    """Attention of [rows, heads, groups, longest, width] to trunk and slot under one softmax."""
+    rows, heads, groups, longest, width = asked.shape
+    trunk, many = group.trunk.tokens, groups * longest
+    near = (asked.reshape(rows, heads, many, width) @ keys.transpose(2, 3)).view(rows, heads, groups, longest, -1)
+    near += group.bias
+    if not trunk:
+        return (torch.softmax(near, -1).view(rows, heads, many, -1) @ values).view(rows, heads, groups, longest, width)
+    far = asked.transpose(0, 1).reshape(heads, -1, width) @ group.trunk.keys[layer].transpose(1, 2)
+    far = far.view(heads, rows, groups, longest, trunk).transpose(0, 1)
+    weights = torch.softmax(torch.cat([far, near], -1), -1).view(rows, heads, many, -1)
+    of_trunk = weights[..., :trunk].transpose(0, 1).reshape(heads, -1, trunk) @ group.trunk.values[layer]
+    of_slot = weights[..., trunk:] @ values
+    return (of_slot + of_trunk.view(heads, rows, many, width).transpose(0, 1)).view(rows, heads, groups, longest, width)
 
 
 def _group(members: list[tuple[int, Row]]) -> _Group:
-    rows = [row for _, row in members]
-    longest = max(row.tokens for row in rows)
-    reach = max(row.held + row.tokens for row in rows)
-    place = torch.arange(longest)
-    counts = torch.tensor([row.tokens for row in rows])
-    held = torch.tensor([row.held for row in rows])
-    real = place[None] < counts[:, None]
-    packed = torch.where(real, torch.tensor([first for first, _ in members])[:, None] + place[None], 0)
-    hidden = torch.arange(reach)[None, None] > held[:, None, None] + place[None, :, None]
-    bias = torch.zeros(hidden.shape).masked_fill(hidden, float("-inf"))[:, None]
-    return _Group(rows[0].trunk, torch.tensor([row.slot for row in rows]), packed, real.reshape(-1), bias, reach)
+    trunk = members[0][1].trunk
+    by_slot = {row.slot: (first, row.held, row.tokens) for first, row in members}
+    low, high = min(by_slot), max(by_slot) + 1
+    slots: Tensor | slice = slice(low, high)
+    rows = [by_slot.get(slot, (0, 0, 0)) for slot in range(low, high)]
+    if len(rows) > 2 * len(members):
+        slots, rows = torch.tensor(list(by_slot)), list(by_slot.values())
+    first, held, count = torch.tensor(rows)[:, :, None].unbind(1)
+    longest, reach = int(count.max()), int((held + count).max())
+    place = torch.arange(longest)[None]
+    real = place < count
+    hidden = torch.arange(reach) > (held + place)[:, :, None]
+    bias = torch.zeros(hidden.shape).masked_fill(hidden, float("-inf"))[:, None, None]
+    return _Group(trunk, slots, torch.where(real, first + place, 0), real.reshape(-1), bias, reach)

@@ -29,7 +29,7 @@ class LocalModel:
         if threads is not None:
             torch.set_num_threads(threads)
         self.name = LOCAL + name
-        weights = load(name, models, ATTENTION)
+        self.weights = weights = load(name, models, ATTENTION)
         self.version = weights.digest
         self.tokenizer = weights.tokenizer
         self.engine = Engine(weights, slots=slots)
@@ -44,17 +44,23 @@ class LocalModel:
         Raises ContextOverflow when the prompt does not fit, UsageError for another model's policy.
         """
         self._mine(policy)
-        prompt, shared = self._ids(messages, template=sampling.template, prefix=sampling.prefix)
+        prompt, shared = self._ids(messages, template=sampling.template)
+        begun = self._encode(sampling.prefix)
         request = Request(
-            prompt=prompt, shared=shared, max_new=sampling.max_tokens, ends=_Ends(self.tokenizer, sampling.stop),
+            prompt=prompt + begun, shared=shared, scored=len(begun), max_new=sampling.max_tokens, ends=_Ends(self.tokenizer, sampling.stop),
             temperature=policy.temperature, top_p=policy.top_p, seed=sampling.seed,
         )  # fmt: skip
         output = await asyncio.wrap_future(self.engine.submit(request))
         unhonoured = (*(("json_schema",) if sampling.json_schema is not None else ()), *(("tools",) if tools else ()))
         return Completion(
-            text=sampling.prefix + self._text(output, sampling.stop),
-            tokens=self._tokens(output, chosen=True),
-            usage=Usage(prompt_tokens=len(prompt), completion_tokens=len(output.ids), cached_tokens=output.cached, calls=1),
+            text=sampling.prefix + self._text(output.ids[len(begun) :], sampling.stop),
+            tokens=self._tokens(output, given=len(begun)),
+            usage=Usage(
+                prompt_tokens=len(request.prompt),
+                completion_tokens=len(output.ids) - len(begun),
+                cached_tokens=output.cached,
+                calls=1,
+            ),  # fmt: skip
             finish="stop" if output.ended else "length",
             model=self.name,
             unhonoured=unhonoured,
@@ -67,12 +73,8 @@ class LocalModel:
         scored = self._encode(text)
         if not scored:
             return Tokens(version=self.version)
-        if not prompt:
-            prompt = (self._eos,)
-        output = await asyncio.wrap_future(
-            self.engine.submit(Request(prompt=prompt + scored, shared=shared if shared < len(prompt) else 0, scored=len(scored)))
-        )
-        return self._tokens(output, chosen=False)
+        output = await asyncio.wrap_future(self.engine.submit(Request(prompt=prompt + scored, shared=shared, scored=len(scored))))
+        return self._tokens(output, given=len(scored))
 
     def close(self) -> None:
         self.engine.close()
@@ -83,20 +85,19 @@ class LocalModel:
         if policy.adapter:
             raise UsageError(f"policy {policy.name}: this version loads no adapters; leave `adapter` empty")
 
-    def _ids(self, messages: Sequence[Message], *, template: bool, prefix: str = "") -> tuple[tuple[int, ...], int]:
+    def _ids(self, messages: Sequence[Message], *, template: bool) -> tuple[tuple[int, ...], int]:
         """Prompt ids, and how many of them the leading system messages are: the part that many prompts share."""
         if template:
-            return self._templated(messages, prefix)
+            return self._templated(messages)
         ids: list[int] = []
         shared = 0
         for place, message in enumerate(messages):
             ids += message.tokens.ids or self._encode(_words(message))
             if message.role == "system" and all(m.role == "system" for m in messages[:place]):
                 shared = len(ids)
-        ids += self._encode(prefix)
-        return tuple(ids), shared if shared < len(ids) else 0
+        return tuple(ids) or (self._eos,), shared
 
-    def _templated(self, messages: Sequence[Message], prefix: str) -> tuple[tuple[int, ...], int]:
+    def _templated(self, messages: Sequence[Message]) -> tuple[tuple[int, ...], int]:
         """The chat template's prompt; outputs that were produced before are put back as their own ids."""
         chat = [{"role": "user" if m.role == "tool" else m.role, "content": _words(m)} for m in messages]
         marks = {}
@@ -104,7 +105,7 @@ class LocalModel:
             if message.role == "assistant" and message.tokens.ids:
                 marks[f"\x00{place}\x00"] = message.tokens.ids
                 chat[place]["content"] = f"\x00{place}\x00"
-        text = self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True) + prefix
+        text = self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
         ids: list[int] = []
         for mark, produced in marks.items():
             before, _, text = text.partition(mark)
@@ -120,13 +121,15 @@ class LocalModel:
             self._encoded[text] = known
         return known
 
-    def _text(self, output: Output, stop: tuple[str, ...]) -> str:
-        text = str(self.tokenizer.decode(output.ids, skip_special_tokens=True))
+    def _text(self, ids: Sequence[int], stop: tuple[str, ...]) -> str:
+        text = str(self.tokenizer.decode(ids, skip_special_tokens=True))
         cuts = [at for mark in stop if (at := text.find(mark)) >= 0]
         return text[: min(cuts)] if cuts else text
 
-    def _tokens(self, output: Output, *, chosen: bool) -> Tokens:
-        return Tokens(ids=output.ids, logprobs=output.logprobs, mask=(chosen,) * len(output.ids), version=self.version)
+    def _tokens(self, output: Output, *, given: int) -> Tokens:
+        """The first `given` ids were not the agent's choice."""
+        mask = (False,) * given + (True,) * (len(output.ids) - given)
+        return Tokens(ids=output.ids, logprobs=output.logprobs, mask=mask, version=self.version)
 
 
 class _Ends:

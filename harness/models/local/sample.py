@@ -13,7 +13,8 @@ def choose(logits: Tensor, temperatures: Sequence[float], top_p: Sequence[float]
     for row, share in enumerate(top_p):
         if share < 1:
             chances[row] = _nucleus(chances[row], share)
-    sums = chances.cumsum(-1)
+    # In fp32, a uniform near 1 could land beyond the last token with any chance.
+    sums = chances.cumsum(-1, dtype=torch.float64)
     goals = torch.tensor(uniforms, dtype=sums.dtype)[:, None] * sums[:, -1:]
     drawn = torch.searchsorted(sums, goals, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
     likeliest = logits.argmax(-1)
