@@ -47,7 +47,7 @@ class World(Protocol):
 class Closing(Protocol):
     """A model that holds something which is to be let go."""
 
-    def close(self) -> None: ...
+    async def close(self) -> None: ...
 
 
 Given = tuple[Model, Scorer | None, bool]
@@ -149,7 +149,7 @@ async def opened(
             yield Platform(house, agent, recall)
     finally:
         if isinstance(answers, Closing):
-            answers.close()
+            await answers.close()
 
 
 def reindexed(settings: Settings) -> int:

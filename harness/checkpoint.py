@@ -23,8 +23,8 @@ from harness.episode import NOUNS
 from harness.value import Value
 
 CHECKPOINT = (
-    "INSERT OR REPLACE INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+    "INSERT OR REPLACE INTO checkpoints"
+    " (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata) VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 WRITES = "(thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, value)"
 

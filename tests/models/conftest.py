@@ -20,7 +20,7 @@ def local() -> Iterator[Any]:
 
     model = LocalModel(NAME, models=MODELS)
     yield model
-    model.close()
+    model.engine.close()
 
 
 @pytest.fixture(scope="session")

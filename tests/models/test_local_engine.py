@@ -49,11 +49,11 @@ def test_greedy_tokens_and_logprobs_are_transformers(engine: Any, local: Any, re
     import torch
 
     prompts = [ids(local, text) for text in TEXTS]
-    outputs = [f.result() for f in [engine.submit(request(prompt, max_new=12)) for prompt in prompts]]
+    outputs = [f.result() for f in [engine.submit(request(prompt, max_new=6)) for prompt in prompts]]
     for prompt, output in zip(prompts, outputs, strict=True):
         given = torch.tensor([prompt])
         expected = reference.generate(
-            given, attention_mask=torch.ones_like(given), do_sample=False, min_new_tokens=12, max_new_tokens=12, pad_token_id=2
+            given, attention_mask=torch.ones_like(given), do_sample=False, min_new_tokens=6, max_new_tokens=6, pad_token_id=2
         )
         if local.tokenizer.eos_token_id not in output.ids:
             assert list(output.ids) == expected[0, len(prompt) :].tolist()
@@ -62,7 +62,7 @@ def test_greedy_tokens_and_logprobs_are_transformers(engine: Any, local: Any, re
 
 
 def test_sampled_tokens_depend_on_neither_company_nor_order(engine: Any, local: Any) -> None:
-    asked = [request(ids(local, text), temperature=0.7, top_p=0.9, seed=seed, max_new=10) for seed, text in enumerate(TEXTS * 2)]
+    asked = [request(ids(local, text), temperature=0.7, top_p=0.9, seed=seed, max_new=6) for seed, text in enumerate(TEXTS)]
     alone = [engine.submit(one).result().ids for one in asked]
     together = [f.result().ids for f in [engine.submit(one) for one in asked]]
     backwards = [f.result().ids for f in [engine.submit(one) for one in reversed(asked)]]
@@ -122,9 +122,9 @@ def test_a_request_both_scores_and_writes(engine: Any, local: Any, reference: An
 def test_more_requests_than_slots_and_a_prompt_longer_than_a_slot(engine: Any, local: Any, reference: Any) -> None:
     long = ids(local, "A red fox and a grey hare. " * 90)
     assert len(long) > 512
-    short = [engine.submit(request(ids(local, f"{n} and"), max_new=3)) for n in range(9)]
+    short = [engine.submit(request(ids(local, f"{n} and"), max_new=3)) for n in range(6)]
     wide = engine.submit(request(long, max_new=3))
-    after = [engine.submit(request(ids(local, f"{n} and"), max_new=3)) for n in range(9)]
+    after = [engine.submit(request(ids(local, f"{n} and"), max_new=3)) for n in range(6)]
     assert [f.result().ids for f in short] == [f.result().ids for f in after]
     assert list(wide.result().logprobs) == pytest.approx(true_logprobs(reference, long, wide.result().ids), abs=1e-4)
 

@@ -47,9 +47,15 @@ class LocalModel:
         prompt, shared = self._ids(messages, template=sampling.template)
         begun = self._encode(sampling.prefix)
         request = Request(
-            prompt=prompt + begun, shared=shared, scored=len(begun), max_new=sampling.max_tokens, ends=_Ends(self.tokenizer, sampling.stop),
-            temperature=policy.temperature, top_p=policy.top_p, seed=sampling.seed,
-        )  # fmt: skip
+            prompt=prompt + begun,
+            shared=shared,
+            max_new=sampling.max_tokens,
+            ends=_Ends(self.tokenizer, sampling.stop),
+            scored=len(begun),
+            temperature=policy.temperature,
+            top_p=policy.top_p,
+            seed=sampling.seed,
+        )
         output = await asyncio.wrap_future(self.engine.submit(request))
         unhonoured = (*(("json_schema",) if sampling.json_schema is not None else ()), *(("tools",) if tools else ()))
         return Completion(
@@ -60,7 +66,7 @@ class LocalModel:
                 completion_tokens=len(output.ids) - len(begun),
                 cached_tokens=output.cached,
                 calls=1,
-            ),  # fmt: skip
+            ),
             finish="stop" if output.ended else "length",
             model=self.name,
             unhonoured=unhonoured,
@@ -76,8 +82,9 @@ class LocalModel:
         output = await asyncio.wrap_future(self.engine.submit(Request(prompt=prompt + scored, shared=shared, scored=len(scored))))
         return self._tokens(output, given=len(scored))
 
-    def close(self) -> None:
-        self.engine.close()
+    async def close(self) -> None:
+        """Finish what is under way and end the worker."""
+        await asyncio.to_thread(self.engine.close)
 
     def _mine(self, policy: Policy) -> None:
         if policy.model != self.name:
