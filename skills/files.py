@@ -195,7 +195,7 @@ def _split(text: str, folder: str) -> tuple[dict[Any, Any], str, list[str]]:
 
 
 def _mapping(shown: str) -> dict[Any, Any]:
-    head = yaml.load(shown, Loader=_Strings)
+    head = _Strings(shown).get_single_data()
     if not isinstance(head, dict):
         raise ValueError("no mapping of keys to values")
     return head

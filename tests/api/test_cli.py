@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.api.clerk import Hosted
 
 ROOT = Path(__file__).parents[2]
@@ -87,7 +88,9 @@ def test_by_hand_is_recorded_as_unmeasured_and_rolls_back(desk: Desk, verdicts: 
     assert "no head 99" in desk.run("lineage", "rollback", "99", code=2).stderr
 
 
-def test_export_and_import_keep_the_evidence_and_the_quarantine(desk: Desk, verdicts: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_export_and_import_keep_the_evidence_and_the_quarantine(
+    desk: Desk, verdicts: list[dict[str, Any]], tmp_path: Path
+) -> None:
     name = verdicts[0]["name"]
     desk.run("skills", "export", name, str(tmp_path))
     text = (tmp_path / name / "SKILL.md").read_text()

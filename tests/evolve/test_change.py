@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from tests.evolve.worlds import ROOT, adding, skill
 
 from evolve.change import Change, Edits, apply
 from harness.errors import UsageError
 from skills.bank import Revision
+from tests.evolve.worlds import ROOT, adding, skill
 
 NAMES = st.lists(st.sampled_from(["a", "b", "c", "d"]), unique=True, max_size=4)
 

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from tests.evolve.worlds import ROOT, World, adding, chance, tasks
 
 from evolve.change import Change, apply
 from evolve.gate import Rule
 from evolve.loop import consider, explore
 from evolve.trial import prepare, trial
 from harness.errors import UsageError
+from tests.evolve.worlds import ROOT, World, adding, chance, tasks
 
 
 async def test_settling_a_verdict_twice_changes_nothing(tmp_path: Path) -> None:

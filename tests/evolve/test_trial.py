@@ -4,7 +4,6 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.evolve.worlds import DOWN, ROOT, Outcome, World, adding, chance, finished, tasks
 
 from evolve.arms import Paused
 from evolve.change import Change, Edits
@@ -16,6 +15,7 @@ from evolve.verdict import Verdict
 from harness.errors import SplitError, UsageError
 from harness.task import Task
 from harness.tool import Tool
+from tests.evolve.worlds import DOWN, ROOT, Outcome, World, adding, chance, finished, tasks
 
 RULE = Rule()
 

@@ -21,7 +21,6 @@ from harness.reward import Reward
 from harness.task import Task
 from harness.tool import Tool
 from harness.trajectory import Trajectory
-
 from tests.harness.rigs import TASK, TERMINAL, Counter
 
 SCRIPT = (" add 1", " pay 5", " add 2", " pay 6", " answer done")

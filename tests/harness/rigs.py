@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import JsonValue
+
 from harness.agent import Agent
 from harness.message import Action, Call, Completion, Observation
 from harness.models.scripted import Output, Scripted, Writer
@@ -11,7 +13,6 @@ from harness.policy import Policy
 from harness.spec import HarnessSpec, Limits, Prompts
 from harness.task import Task
 from harness.tool import ANSWER, Effect, Tool
-from pydantic import JsonValue
 
 TASK = Task(instruction="Count to two.")
 NATIVE = HarnessSpec(policy=Policy(model="scripted/x"))

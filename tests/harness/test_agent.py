@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from typing import Any, TypedDict, cast
 
 import pytest
+from langgraph.graph import END, START, StateGraph
+
 from harness.agent import CUT
 from harness.correction import Correction
 from harness.episode import Brief
@@ -18,8 +20,6 @@ from harness.seams import Ask
 from harness.task import Task
 from harness.tool import Tool
 from harness.trajectory import Step, Trajectory
-from langgraph.graph import END, START, StateGraph
-
 from tests.harness.rigs import ADD, LOOK, NATIVE, PAY, TASK, TERMINAL, Counter, Rig, calls, limited
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+
 from harness.agent import Agent
 from harness.approval import Waiting, answer
 from harness.checkpoint import memory, sqlite
@@ -15,8 +17,6 @@ from harness.errors import ApprovalError
 from harness.message import Action, Observation
 from harness.task import Task
 from harness.trajectory import Step
-from langgraph.checkpoint.memory import InMemorySaver
-
 from tests.harness.rigs import NATIVE, TASK, Counter, Rig, calls
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -63,7 +63,9 @@ async def test_what_is_shown_is_the_exact_action_in_langchains_shape() -> None:
     assert made.paid == []
 
 
-@pytest.mark.parametrize(("decision", "paid", "said"), [("approve", [5], "pay 5: sum 0"), ("reject", [], "not permitted: too much")])
+@pytest.mark.parametrize(
+    ("decision", "paid", "said"), [("approve", [5], "pay 5: sum 0"), ("reject", [], "not permitted: too much")]
+)
 async def test_a_decision_is_done_once_and_no_model_is_asked_again(decision: Any, paid: list[int], said: str) -> None:
     made = rig([calls(("pay", 5)), "done"], memory())
     given = answer((await waits(made)).approval, decision, message="too much")

@@ -1,6 +1,7 @@
 """AgentBuilder: an agent of one's own functions in one expression; each call leaves the builder before it as it was."""
 
 import pytest
+
 from harness.approval import Waiting, answer
 from harness.builder import AgentBuilder
 from harness.checkpoint import memory

@@ -7,12 +7,12 @@ from typing import Any
 
 import ormsgpack
 import pytest
-from harness.checkpoint import memory, nouns, serializer, sqlite
-from harness.episode import NOUNS, Brief
-from harness.spec import Limits
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
+from harness.checkpoint import memory, nouns, serializer, sqlite
+from harness.episode import NOUNS, Brief
+from harness.spec import Limits
 from tests.harness.rigs import NATIVE, TASK, Rig, calls
 
 FORGED = """

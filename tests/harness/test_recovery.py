@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from harness.agent import Agent
 from harness.checkpoint import memory, sqlite
 from harness.errors import ApprovalError, UsageError
 from harness.message import Action, Observation
 from harness.trajectory import Trajectory
-
 from tests.harness.mortal import SCRIPT, Mortal, log
 from tests.harness.rigs import NATIVE, TASK, Counter, Rig, calls
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+
 from harness.environments.tools import ToolsEnvironment
 from harness.errors import EnvironmentBroken, Infrastructure, UsageError
 from harness.message import Action, Observation
@@ -133,7 +134,9 @@ async def test_an_unknown_tool_is_answered_with_those_there_are() -> None:
 
 
 @pytest.mark.parametrize("make", [raising, raising_later])
-@pytest.mark.parametrize("error", [ValueError("bad"), KeyError("k"), AssertionError("a"), SystemExit(3), KeyboardInterrupt("stop")])
+@pytest.mark.parametrize(
+    "error", [ValueError("bad"), KeyError("k"), AssertionError("a"), SystemExit(3), KeyboardInterrupt("stop")]
+)
 async def test_what_a_tool_raises_is_one_line_for_the_agent(make: Any, error: BaseException) -> None:
     observation = await one(make(error), n=1)
     assert observation == Observation(content=f"{type(error).__name__}: {error}", error=True)

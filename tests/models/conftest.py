@@ -1,11 +1,16 @@
 """One loaded embedded model a session; without its parts installed, the tests that need it are skipped by name."""
 
+import asyncio
 import importlib.util
-from collections.abc import Iterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from harness.models.litellm import LiteLLM
+from tests.models.provider import Provider
 
 MODELS = Path.home() / ".cache" / "assay" / "models"
 NAME = "smollm2-135m-instruct"
@@ -32,3 +37,28 @@ def reference(local: Any) -> Any:
     from harness.models.local.load import converted
 
     return AutoModelForCausalLM.from_pretrained(converted(MODELS), dtype=torch.float32).eval()
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[Provider]:
+    """The server runs in a thread of its own, for litellm also asks from within the event loop."""
+    playing, loop = Provider(), asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    starting = asyncio.start_server(playing.serve, "127.0.0.1", 0)
+    server = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(starting, loop))
+    playing.port = server.sockets[0].getsockname()[1]
+
+    async def end() -> None:
+        server.close()
+        open_ = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in open_:
+            task.cancel()
+        await asyncio.gather(*open_, return_exceptions=True)
+
+    yield playing
+    await LiteLLM().close()
+    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(end(), loop))
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()

@@ -1,15 +1,11 @@
 """The litellm door against a real HTTP server that speaks OpenAI's tongue and misbehaves as it is told; nothing is patched."""
 
 import asyncio
-import contextlib
 import email.utils
 import json
 import logging
 import random
 import sys
-import threading
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -23,8 +19,8 @@ from harness.spec import HarnessSpec, Prompts
 from harness.task import Task
 from harness.tool import Tool
 from harness.trajectory import Step
+from tests.models.provider import HANG, Provider
 
-HANG = -1
 NOW = 1_700_000_000.0
 POLICY = Policy(model="openai/house-model", temperature=0.5, top_p=0.9)
 ASKED = (Message(role="system", content="Be brief."), Message(role="user", content="Hello?"))
@@ -34,66 +30,6 @@ WEIGH = Tool(
     parameters={"type": "object", "properties": {"item": {"type": "string"}}, "required": ["item"]},
     effect="read",
 )
-
-
-@dataclass
-class Provider:
-    """A server that plays its script, one entry a request, the last one for ever."""
-
-    script: list[tuple[int, dict[str, str], object]] = field(default_factory=list)
-    bodies: list[dict[str, Any]] = field(default_factory=list)
-    heads: list[str] = field(default_factory=list)
-    most_at_once: int = 0
-    port: int = 0
-    _busy: int = 0
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                length = next(int(line.split(":")[1]) for line in head.splitlines() if line.lower().startswith("content-length"))
-                self.bodies.append(json.loads(await reader.readexactly(length)))
-                self.heads.append(head)
-                status, headers, body = self.script.pop(0) if len(self.script) > 1 else self.script[0]
-                self._busy += 1
-                self.most_at_once = max(self.most_at_once, self._busy)
-                await asyncio.sleep(3600 if status == HANG else 0.005)
-                self._busy -= 1
-                sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-                lines = [f"HTTP/1.1 {status} -", "content-type: application/json", f"content-length: {len(sent)}"]
-                lines += [f"{name}: {value}" for name, value in headers.items()]
-                writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + sent)
-                await writer.drain()
-        writer.close()
-
-
-@pytest.fixture
-async def provider() -> AsyncIterator[Provider]:
-    """The server runs in a thread of its own, for litellm also asks from within the event loop."""
-    playing, loop = Provider(), asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    starting = asyncio.start_server(playing.serve, "127.0.0.1", 0)
-    server = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(starting, loop))
-    playing.port = server.sockets[0].getsockname()[1]
-
-    async def end() -> None:
-        server.close()
-        open_ = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in open_:
-            task.cancel()
-        await asyncio.gather(*open_, return_exceptions=True)
-
-    yield playing
-    await LiteLLM().close()
-    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(end(), loop))
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
 
 
 def says(text: str | None = "hello", finish: str = "stop", **message: object) -> tuple[int, dict[str, str], object]:

@@ -110,7 +110,7 @@ async def test_what_it_cannot_do_is_said(local: Any) -> None:
 def test_a_folder_without_a_model_is_named(local: Any, tmp_path: Path) -> None:
     from harness.models.local.load import load
 
-    with pytest.raises(UsageError, match="holds no config.json"):
+    with pytest.raises(UsageError, match="holds no config"):
         load(str(tmp_path), tmp_path, "sdpa")
 
 
