@@ -100,7 +100,9 @@ class Screen:
         )
         low, high = verdict.band
         said = f"    effect {verdict.effect:+.3f}, 95 % [{low:+.3f}, {high:+.3f}] (the mean at stopping is biased upwards)"
-        self.say(f"{said}; {verdict.pairs} pairs of {verdict.drawn} tasks; {_cost(verdict.spent.replace(seconds=verdict.seconds))}")
+        self.say(
+            f"{said}; {verdict.pairs} pairs of {verdict.drawn} tasks; {_cost(verdict.spent.replace(seconds=verdict.seconds))}"
+        )
 
     def measured(self, label: str, measured: Measured, greedy: Measured | None = None) -> None:
         beside = f"; greedy {greedy.success:.1%} [{greedy.low:.1%}, {greedy.high:.1%}]" if greedy else ""

@@ -34,6 +34,8 @@ from harness.value import digest
 
 TERMINAL = Prompts(dialect="terminal", system="Terminal. Type one command per line.", tokens=48)
 
+DRAFTERS = ("worked", "contrast", "both")
+
 
 @dataclass(frozen=True)
 class Evolution:
@@ -93,6 +95,8 @@ async def _run(settings: Settings, workload: Workload, tasks: Sequence[Task], se
 
 def evolve_tasks(settings: Settings, path: Path, plan: Evolution, *, as_json: bool) -> None:
     """One generation on a task file, with a report; asks before it may spend money unless `--yes`."""
+    if plan.drafter not in DRAFTERS:
+        raise UsageError(f"--drafter {plan.drafter!r}: allowed are {', '.join(DRAFTERS)}")
     workload = load(path)
     screen = Screen(quiet=as_json)
     for warning in workload.warnings:
@@ -158,14 +162,8 @@ def _agreed(house: House, screen: Screen, plan: Evolution, left: float, prepared
 
 
 def _proposers(platform: Platform, plan: Evolution) -> list[Propose]:
-    known = {
-        "worked": [from_successes(plan.examples)],
-        "contrast": [drafter(platform)],
-        "both": [from_successes(plan.examples), drafter(platform)],
-    }
-    if plan.drafter not in known:
-        raise UsageError(f"--drafter {plan.drafter!r}: allowed are {', '.join(known)}")
-    return known[plan.drafter]
+    worked, contrast = from_successes(plan.examples), drafter(platform)
+    return {"worked": [worked], "contrast": [contrast], "both": [worked, contrast]}[plan.drafter]
 
 
 def _seen(step: Step, run: Trajectory) -> None:
