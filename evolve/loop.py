@@ -35,8 +35,9 @@ async def explore(
 ) -> list[Group]:
     """Run train tasks under the live head and store what happened: the raw material of proposals.
 
-    Ends with the first `enough` runs that count (full successes, if nothing else is said) in the order of the tasks, so that neither the speed of an episode nor
-    a restart changes what is learned from; runs that are stored already are not repeated. Stops at `max_cost` US dollars.
+    Ends with the first `enough` runs that count (full successes, if nothing else is said) in the order of the tasks: neither
+    the speed of an episode nor a restart changes what is learned from. Stored runs are not repeated; stops at `max_cost`
+    US dollars.
     Raises SplitError for tasks that may not be learned from.
     """
     if wrong := {t.split for t in tasks} - {"train"}:

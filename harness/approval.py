@@ -93,7 +93,8 @@ def decided(approval: Approval, given: object, now: datetime) -> tuple[Action, P
     Raises ApprovalError when the answer is for something else, or is none that was offered; then nothing is decided.
     """
     if isinstance(given, Answered):
-        given, now = given.given, given.at
+        now = given.at
+        given = given.given
     if now >= approval.expires:
         reason = f"nobody answered by {approval.expires.isoformat()}: the default"
         return approval.action, Permission(decision=approval.default, reason=reason)
