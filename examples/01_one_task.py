@@ -11,6 +11,7 @@ from api.settings import Settings
 from api.wiring import model
 from harness.agent import Agent
 from harness.environments import desk
+from harness.errors import AssayError
 from harness.models.scripted import Scripted
 from harness.policy import Policy
 from harness.seams import Model
@@ -51,4 +52,7 @@ async def main(name: str, base_url: str, seed: int) -> None:
 
 if __name__ == "__main__":
     given = parser.parse_args()
-    asyncio.run(main(given.model, given.base_url, given.seed))
+    try:
+        asyncio.run(main(given.model, given.base_url, given.seed))
+    except AssayError as error:
+        parser.exit(2, f"{error}\n")

@@ -12,19 +12,17 @@ from collections.abc import Mapping
 from api.settings import Settings
 from api.wiring import model
 from harness.builder import AgentBuilder
+from harness.errors import AssayError
 from harness.message import Call, Completion
-from harness.models.scripted import Scripted
+from harness.models.scripted import Output, Scripted
 from harness.seams import Model
 from harness.task import Task
 from harness.tool import tool
 from harness.trajectory import Trajectory
 
 PRICES = {"kettle": 24.9, "lamp": 39.0}
-SCRIPT = [
-    Completion(calls=(Call(id="1", tool="price", arguments='{"item": "kettle"}'),), finish="calls"),
-    Completion(calls=(Call(id="2", tool="price", arguments='{"item": "lamp"}'),), finish="calls"),
-    "Together they cost 63.90 euros.",
-]
+CALLS = tuple(Call(id=item, tool="price", arguments=f'{{"item": "{item}"}}') for item in PRICES)
+SCRIPT: list[Output] = [Completion(calls=CALLS, finish="calls"), "Together they cost 63.90 euros."]
 
 
 @tool(effect="read")
@@ -56,4 +54,7 @@ if __name__ == "__main__":
     parser.add_argument("--model", default="scripted/clerk")
     parser.add_argument("--base-url", default="")
     given = parser.parse_args()
-    asyncio.run(main(given.model, given.base_url))
+    try:
+        asyncio.run(main(given.model, given.base_url))
+    except AssayError as error:
+        parser.exit(2, f"{error}\n")

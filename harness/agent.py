@@ -31,6 +31,9 @@ from harness.worlds import Worlds
 Checkpointer = BaseCheckpointSaver[str]
 CUT = "the episode's time ran out while this was under way; it may have been done"
 
+RESUME = "__resume__"
+"""LangGraph's channel of the answers to interrupts."""
+
 
 def now() -> datetime:
     return datetime.now(UTC)
@@ -278,7 +281,23 @@ class Agent:
         if "brief" not in snapshot.values:
             raise UsageError(f"there is no run {thread!r} among the checkpoints")
         asked = [i for task in snapshot.tasks for i in task.interrupts]
-        return cast(State, snapshot.values), Approval.read(asked[0].value) if asked else None
+        approval = Approval.read(asked[0].value) if asked else None
+        if approval is not None and await self._answered(snapshot, approval):
+            approval = None
+        return cast(State, snapshot.values), approval
+
+    async def _answered(self, snapshot: StateSnapshot, approval: Approval) -> bool:
+        """Whether a fitting answer was kept before a crash; LangGraph goes on showing the question beside it."""
+        saver = cast("BaseCheckpointSaver[str]", self.checkpointer)
+        kept = await saver.aget_tuple(snapshot.config)
+        given = [value for _, channel, value in (kept.pending_writes or [] if kept else []) if channel == RESUME]
+        for answer in (a for value in given for a in (value if isinstance(value, list) else [value])):
+            try:
+                decided(approval, answer, self.clock())
+                return True
+            except ApprovalError:
+                continue
+        return False
 
     def _known(self, spec: HarnessSpec) -> None:
         for name, known, what in ((spec.thinking, self.thinking, "thinking"), (spec.guard, self.guards, "guard")):

@@ -40,7 +40,7 @@ def told(error: Exception, *, secret: str | None) -> str:
     text = re.sub(r"^(?:litellm\.)?(?:\w+(?:\.\w+)*: )*(?:\w+(?:Exception|Error) - )?", "", text) or text
     inside = re.search(r'\{.*"message": ?"((?:[^"\\]|\\.)+)"', text)
     text = inside.group(1) if inside else text
-    return (text.replace(secret, "***") if secret and len(secret) >= SECRET else text)[:300]
+    return (text.replace(secret, "***") if secret and len(secret) >= SECRET else text)[:300].rstrip(". ")
 
 
 def turned_down(error: Exception, sent: Collection[str]) -> set[str]:

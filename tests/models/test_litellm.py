@@ -315,7 +315,7 @@ async def test_a_wait_beyond_patience_is_not_begun(provider: Provider) -> None:
         (fails(400, "maximum context length is 8192 tokens", code="context_length_exceeded"), ContextOverflow, "no longer fits"),
         (fails(500, "Requested tokens (9000) exceed context window of 8192"), ContextOverflow, "9000"),
         (fails(400, "triggering content management policy", code="content_filter"), Refused, "declined"),
-        (says(None, refusal="I cannot."), Refused, r"declined: I cannot\."),
+        (says(None, refusal="I cannot."), Refused, r"declined: I cannot"),
         (says("half an ans", "content_filter"), Refused, "its content filter"),
     ],
 )  # fmt: skip

@@ -38,7 +38,7 @@ def policy() -> Iterator[Any]:
 
     model = LocalModel(NAME, models=MODELS)
     yield model
-    model.close()
+    model.engine.close()
 
 
 class Contrary:
