@@ -30,7 +30,7 @@ from skills.recall import SkillRecall
 from skills.skill import Skill
 
 LOCAL = "local/"
-LOCAL_WINDOW = 64
+LOCAL_WINDOW = 32
 """Episodes at a time on the local model: it decodes them in one batch."""
 
 

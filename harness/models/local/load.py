@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
 
 from harness.errors import UsageError
 
@@ -38,6 +39,7 @@ def load(name: str, models: Path, attention: str) -> Weights:
     folder = converted(models) if name == EMBEDDED else Path(name)
     if not (folder / "config.json").is_file():
         raise UsageError(f"local model {name!r}: {folder} holds no config.json; allowed are local/{EMBEDDED} or local/FOLDER")
+    logging.disable_progress_bar()
     model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention)
     model.eval()
     return Weights(model, AutoTokenizer.from_pretrained(folder), _digest(folder))
