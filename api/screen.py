@@ -89,9 +89,13 @@ class Screen:
         for chance in forecast.chances:
             need = f"half of them within {chance.pairs_to_admit} pairs" if chance.pairs_to_admit else "fewer than half ever"
             self.say(f"    a true {chance.effect:+.1f} is admitted with chance {chance.admitted:.2f} ({need})")
-        at_most = f"{_cost(forecast.expected)}; at most {_cost(forecast.most)}"
+        if forecast.supposed is None:
+            self.say("    there is no room above this success for an effect of +0.1")
+            likely = ""
+        else:
+            likely = f"at {forecast.supposed:+.1f} about {forecast.pairs:.0f} pairs, {_cost(forecast.expected)}; "
         granted = f"    granted error level {forecast.level:.4f} (trial {forecast.index} of its stream)"
-        self.say(f"{granted}; at +0.2 about {forecast.pairs:.0f} pairs, {at_most}")
+        self.say(f"{granted}; {likely}at most {_cost(forecast.most)}")
 
     def verdict(self, verdict: Verdict) -> None:
         """A measured answer, with what one needs to doubt it."""

@@ -24,8 +24,10 @@ class Forecast(Value):
     level: float
     index: int
     chances: tuple[Chance, ...]
+    supposed: float | None
+    """The effect that `pairs` supposes: +0.2, or the largest of `chances`; None where there is no room for any."""
     pairs: float
-    """Expected pairs, were the effect +0.2 (or the largest that there is room for)."""
+    """Expected pairs, were the effect as supposed."""
     most: Usage
     """What `max_pairs` would cost."""
     expected: Usage
@@ -40,10 +42,12 @@ def foresee(house: House, prepared: Prepared) -> Forecast:
     base = wins / len(runs) if runs else ASSUMED
     spent = sum((run.usage for run in runs), Usage())
     known = chances(prepared.rule, prepared.grant.level, base)
-    pairs = known[min(1, len(known) - 1)].mean_pairs if known else float(prepared.rule.max_pairs)
+    supposed = known[min(1, len(known) - 1)] if known else None
+    pairs = supposed.mean_pairs if supposed else float(prepared.rule.max_pairs)
     return Forecast(
         name=prepared.change.name, base=base, base_band=clopper_pearson(wins, len(runs)), runs=len(runs), share=prepared.share,
-        level=prepared.grant.level, index=prepared.grant.index, chances=known, pairs=pairs,
+        level=prepared.grant.level, index=prepared.grant.index, chances=known,
+        supposed=supposed.effect if supposed else None, pairs=pairs,
         most=_scaled(spent, len(runs), prepared.rule.max_pairs, house.concurrency),
         expected=_scaled(spent, len(runs), pairs, house.concurrency),
     )  # fmt: skip
