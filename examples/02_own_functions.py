@@ -1,6 +1,5 @@
 """An agent of your own Python functions, and a verifier of your own; with a scripted model, or with yours.
 
-python examples/02_own_functions.py
 python examples/02_own_functions.py --model openai/gpt-5-mini          --base-url URL for a server
 """
 
