@@ -254,6 +254,24 @@ async def test_no_order_is_paid_back_or_exchanged_twice() -> None:
     assert "already exchanged" in printed[3].text
 
 
+async def test_an_exchange_moves_goods_both_ways_and_no_money() -> None:
+    task = desk.tasks("exchange", "train", 1, 0)[0]
+    order, (_, given) = Case.model_validate(task.data).orders[0], Case.model_validate(task.data).expected.exchanges[0]
+    before = await desk.Desk(task, 0).state()
+    _, _, after = await played(task, desk.oracle(task))
+    moved = {name: after["shelf"][name] - pieces for name, pieces in before["shelf"].items()}
+    assert {name: pieces for name, pieces in moved.items() if pieces} == {order.item: order.pieces, given: -order.pieces}
+    assert after["till"] == before["till"]
+
+
+async def test_a_code_counts_once() -> None:
+    task = desk.tasks("reorder", "train", 1, 0, "double")[0]
+    first, code, *_ = desk.oracle(task)
+    printed, _, state = await played(task, [first, code, code])
+    assert [line.error for line in printed] == [False, False, True]
+    assert len(state["purchases"]) == 1
+
+
 # --- laws -----------------------------------------------------------------------------------------------------
 
 
