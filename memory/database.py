@@ -93,7 +93,7 @@ class Database:
         ):
             self._local.session = session
             try:
-                session.connection()  # takes the write lock now, not at the first change
+                self._alone(session.connection())
                 yield session
                 session.commit()
             finally:
@@ -152,6 +152,11 @@ class Database:
     def _open(self) -> Session | None:
         session: Session | None = getattr(self._local, "session", None)
         return session
+
+    def _alone(self, connection: Connection) -> None:
+        """Take the write lock now, not at the first change: what a transaction has read must still hold when it writes."""
+        if connection.dialect.name == "postgresql":  # SQLite took its own with BEGIN IMMEDIATE
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"assay {self.tenant}",))
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:

@@ -93,7 +93,7 @@ def _shortened(run: Trajectory) -> str:
 
 def _read(answer: str, failure: Trajectory, success: Trajectory, policy: Policy) -> Skill | Refusal:
     """A model's answer as a skill. A missing name or description is made from the task; a missing body is not."""
-    said = fields(answer, FIELDS)
+    said = {key: text for key, text in fields(answer, FIELDS).items() if not _echoed(text)}
     body = _general(said.get("body", "").strip(), failure, success)
     kind = masked(success.task.instruction)
     if not said:
@@ -121,6 +121,11 @@ def _read(answer: str, failure: Trajectory, success: Trajectory, policy: Policy)
     except ValidationError as error:
         first = error.errors()[0]
         return Refusal(code="incomplete", reason=f"The field {first['loc'][0]}: {first['msg']}.", answer=answer)
+
+
+def _echoed(text: str) -> bool:
+    """The model gave back a piece of the instruction."""
+    return len(text) > 12 and text.strip(" .") in INSTRUCTION
 
 
 def _general(text: str, *runs: Trajectory) -> str:

@@ -96,8 +96,8 @@ def _typed(step: Step) -> Step:
     if action.kind == "call" and action.text != step.text:
         words = (f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in action.arguments.items())
         return step.replace(text=" " + " ".join([action.tool, *words]))
-    if action.kind == "answer" and not step.text.strip():
-        return step.replace(text=f" {action.text}")
+    if not step.text.strip():
+        return step.replace(text=f" {f'{action.tool} {action.text}'.strip()}")
     return step
 
 

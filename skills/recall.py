@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from harness.hint import Hint, Recalled
 from harness.message import Message
 from harness.prompt import request
@@ -40,7 +43,7 @@ class _Shelf:
     """The skills of one revision, ready to be searched; it never changes, so it is made once."""
 
     skills: dict[str, Skill]
-    vectors: dict[str, Vector]
+    vectors: dict[str, NDArray[np.float64]]
     words: Words
 
 
@@ -116,7 +119,9 @@ class SkillRecall:
         for ranking in (dense, spoken):
             for rank, digest in enumerate(ranking, start=1):
                 fused[digest] = fused.get(digest, 0.0) + 1 / (RANK_CONSTANT + rank)
-        found = [_Found(digest, shelf.skills[digest], _dot(shelf.vectors[digest], vector), fused[digest]) for digest in fused]
+        found = [
+            _Found(digest, shelf.skills[digest], float(np.dot(shelf.vectors[digest], vector)), fused[digest]) for digest in fused
+        ]
         found.sort(key=lambda each: (-each.fused, -each.cosine, each.digest))
         return shelf, found, "fused" if spoken else "dense"
 
@@ -130,7 +135,8 @@ class SkillRecall:
                 self.index.upsert({digest: vectors[digest] for digest in health.missing})
             elif not health.sound:
                 self.reindex()
-            self._shelves[revision] = _Shelf(skills, vectors, Words(texts))
+            arrays = {digest: np.asarray(vector) for digest, vector in vectors.items()}
+            self._shelves[revision] = _Shelf(skills, arrays, Words(texts))
             while len(self._shelves) > SHELVES:
                 del self._shelves[next(iter(self._shelves))]
         return self._shelves[revision]
@@ -183,7 +189,3 @@ def _taken(found: Sequence[_Found], sizes: RecallSizes, shelved: int) -> tuple[s
 def _tokens(skill: Skill) -> int:
     """Estimated: four characters each."""
     return math.ceil(len(skill.body) / 4)
-
-
-def _dot(a: Vector, b: Vector) -> float:
-    return math.fsum(x * y for x, y in zip(a, b, strict=True))

@@ -57,6 +57,6 @@ def test_one_name_never_has_two_sizes() -> None:
 
 def test_more_texts_than_a_statement_takes() -> None:
     texts = [f"text {chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(600)]
-    vectors = Vectors(Database("sqlite://"), Counted())
+    vectors = Vectors(Database("sqlite://"), Counted(dimension=16))
     assert vectors.of(texts) == vectors.of(texts)
     assert vectors.of([]) == []

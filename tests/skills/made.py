@@ -19,7 +19,7 @@ def skill(
 
 def step(line: str, answer: str, turn: int = 0) -> Step:
     tool, _, rest = line.partition(" ")
-    action = Action(kind="call", tool=tool, arguments={"number": rest}, text=line)
+    action = Action(kind="call", tool=tool, arguments={"number": rest}, text=f" {line}")
     return Step(turn=turn, action=action, observation=Observation(content=answer), text=f" {line}")
 
 
@@ -42,6 +42,6 @@ def episode(
         steps=tuple(step(line, answer, turn) for turn, (line, answer) in enumerate(lines)),
         reward=None
         if reward is None
-        else Reward(value=reward, note="exactly what was asked for" if reward == 1 else "missing: refund"),
+        else Reward(value=reward, note="as asked" if reward == 1 else "missing: refund of order 5481"),
         created=datetime(2026, 1, 1, tzinfo=UTC),
     )
