@@ -1,11 +1,9 @@
 """Agent: the LangGraph graph recall -> (decide -> act)* -> score, the only loop; it learns nothing and stores nothing."""
 
-import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from time import monotonic
 from typing import Any, cast
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -15,10 +13,11 @@ from pydantic import JsonValue
 
 from harness.approval import Answered, Approval, Waiting, decided
 from harness.ask import Asking
+from harness.bounded import bounded, said
 from harness.correction import Permission
 from harness.episode import Brief, Pending, State, Turn, exhausted, summary
-from harness.errors import AgentFailure, ApprovalError, EnvironmentBroken, Infrastructure, Unparsed, UsageError
-from harness.message import Action, Completion, Message, Observation, Usage
+from harness.errors import ApprovalError, EnvironmentBroken, Unparsed, UsageError
+from harness.message import Action, Completion, Message, Observation
 from harness.plain import by_effect, no_guard, no_recall, one_call
 from harness.prompt import described, render
 from harness.seams import Guard, Model, OpenEnvironment, Permit, Recall, Think, Verify
@@ -62,14 +61,11 @@ class Agent:
         self._worlds = Worlds(self.open)
         self._running: set[str] = set()
         graph = StateGraph(State)
-        graph.add_node("recall", self._recall)
-        graph.add_node("decide", self._decide)
-        graph.add_node("act", self._act)
+        graph.add_node("recall", self._recall, destinations=("decide", "score"))
+        graph.add_node("decide", self._decide, destinations=("act", "score"))
+        graph.add_node("act", self._act, destinations=("act", "decide", "score"))
         graph.add_node("score", self._score)
         graph.add_edge(START, "recall")
-        graph.add_conditional_edges("recall", _after, ["decide", "score"])
-        graph.add_conditional_edges("decide", _after, ["act", "score"])
-        graph.add_conditional_edges("act", _after, ["act", "decide", "score"])
         graph.add_edge("score", END)
         self.graph = graph.compile(checkpointer=self.checkpointer)
 
@@ -122,19 +118,19 @@ class Agent:
 
     # --- the nodes --------------------------------------------------------------------------------------------
 
-    async def _recall(self, state: State) -> State:
+    async def _recall(self, state: State) -> Command[Any]:
         brief = state["brief"]
 
         async def work() -> State:
             _, opening = await self._worlds.begin(brief)
             return {"recalled": await self.recall(brief.task, brief.spec), "opening": opening, "turns": 0, "turn": None}
 
-        return await self._bounded(state, work)
+        return _then(await bounded(state, work))
 
-    async def _decide(self, state: State) -> State:
+    async def _decide(self, state: State) -> Command[Any]:
         """Think, correct, permit: computes only, so that running it again costs a model call and changes nothing."""
         if exhausted(state):
-            return {"stop": "limit"}
+            return _then({"stop": "limit"})
         brief, steps = state["brief"], state.get("steps", [])
         ask = Asking(self.model, brief.spec, brief.seed, state["turns"])
 
@@ -158,8 +154,8 @@ class Agent:
             )  # fmt: skip
             return {"turn": turn, "turns": state["turns"] + 1}
 
-        change = await self._bounded(state, work)
-        return {**change, "usage": change["usage"] + ask.usage}
+        change = await bounded(state, work)
+        return _then({**change, "usage": change["usage"] + ask.usage})
 
     async def _permitted(self, state: State, completion: Completion, tools: Sequence[Tool]) -> tuple[Pending, ...]:
         """The actions, each with an id that is stable across a restart and with what may be done with it."""
@@ -174,7 +170,7 @@ class Agent:
             pending.append(Pending(action=action, permission=permission, tool=shown))
         return tuple(pending)
 
-    async def _act(self, state: State) -> State:
+    async def _act(self, state: State) -> Command[Any]:
         """One action a visit; a human's decision is asked for before anything else happens."""
         turn = cast(Turn, state["turn"])
         action, permission = turn.pending[0].action, turn.pending[0].permission
@@ -193,10 +189,10 @@ class Agent:
                 change["answer"] = action.text
             return change
 
-        change = await self._bounded(state, work)
+        change = await bounded(state, work)
         if change.get("stop") == "limit" and "steps" not in change:
             change["steps"] = [turn.step(action, permission, Observation(content=CUT, error=True))]
-        return change
+        return _then(change)
 
     async def _score(self, state: State) -> State:
         """Ask the world what became of it, and the verifier what that is worth; then the world is closed."""
@@ -209,34 +205,11 @@ class Agent:
                     trajectory = trajectory.replace(reward=await self.verify(brief.task, trajectory, trajectory.state))
         except Exception as error:
             wall = error.wall if isinstance(error, EnvironmentBroken) else "verifier"
-            trajectory = trajectory.replace(error=Failure(wall=wall, message=_said(error), infrastructure=True), stop="error")
+            trajectory = trajectory.replace(error=Failure(wall=wall, message=said(error), infrastructure=True), stop="error")
         await self._worlds.end(brief.run)
         return {"trajectory": trajectory}
 
     # --- how they work ----------------------------------------------------------------------------------------
-
-    async def _bounded(self, state: State, work: Callable[[], Awaitable[State]]) -> State:
-        """Run a node's work within the episode's time; a failure becomes data here, and only here."""
-        began = monotonic()
-        left = state["brief"].spec.limits.seconds - state.get("usage", Usage()).seconds
-        change: State
-        deadline = asyncio.timeout(max(left, 0.0))
-        try:
-            async with deadline:
-                change = await work()
-        except AgentFailure as error:
-            change = {"failure": Failure(wall=error.wall, message=str(error)), "stop": "error"}
-        except Infrastructure as error:
-            change = {"failure": Failure(wall=error.wall, message=str(error), infrastructure=True), "stop": "error"}
-        except UsageError:
-            raise
-        except Exception as error:
-            if isinstance(error, TimeoutError) and deadline.expired():
-                change = {"stop": "limit"}
-            else:
-                change = {"failure": Failure(wall="infrastructure", message=_said(error), infrastructure=True), "stop": "error"}
-        change["usage"] = change.get("usage", Usage()) + Usage(seconds=monotonic() - began)
-        return change
 
     async def _done(self, state: State, action: Action, permission: Permission) -> tuple[Observation, Stop | None]:
         if action.kind == "invalid":
@@ -305,12 +278,6 @@ class Agent:
                 raise UsageError(f"the spec asks for {what} {name!r}; this agent has {', '.join(known)}")
 
 
-async def _after(state: State) -> str:
-    """The next node; async, because LangGraph hands a plain function to a thread at each step."""
-    if "stop" in state:
-        return "score"
-    return "act" if state.get("turn") else "decide"
-
-
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+def _then(change: State) -> Command[Any]:
+    """The change and the next node; with conditional edges LangGraph would copy the state to ask for it."""
+    return Command(update=change, goto="score" if "stop" in change else "act" if change.get("turn") else "decide")

@@ -1,10 +1,12 @@
 """Episode: the state that the agent's graph carries from node to node, and its summary as a Trajectory; it decides nothing."""
 
 import operator
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, Self, TypedDict
 
 from langgraph.channels.delta import DeltaChannel
+from langgraph.checkpoint.base import PendingWrite
 
 from harness.approval import Answered, Approval
 from harness.correction import Correction, Permission
@@ -80,10 +82,29 @@ class Brief(Value):
     created: datetime
 
 
+class Once(DeltaChannel[Any]):
+    """A channel for what is written once: kept as that write, so that no later checkpoint repeats it."""
+
+    def __init__(self, reducer: Any = None, typ: Any = None, *, snapshot_frequency: int = NEVER) -> None:
+        super().__init__(reducer, typ, snapshot_frequency=snapshot_frequency)
+
+    def from_checkpoint(self, checkpoint: Any) -> Self:
+        # Nothing is stored: stay as empty as this is. The parent would make a value of the type, which has no empty one.
+        return self.copy() if checkpoint is None or checkpoint is self.value else super().from_checkpoint(checkpoint)
+
+    def replay_writes(self, writes: Sequence[PendingWrite]) -> None:
+        self.update([value for _, _, value in writes])
+
+    def update(self, values: Sequence[Any]) -> bool:
+        if values:
+            self.value = values[-1]
+        return bool(values)
+
+
 class State(TypedDict, total=False):
-    brief: Brief
-    recalled: Recalled
-    opening: Observation
+    brief: Annotated[Brief, Once()]
+    recalled: Annotated[Recalled, Once()]
+    opening: Annotated[Observation, Once()]
     steps: Annotated[
         list[Step], DeltaChannel(lambda old, new: old + [s for batch in new for s in batch], list, snapshot_frequency=NEVER)
     ]

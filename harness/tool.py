@@ -1,5 +1,6 @@
 """Tool: what an agent may call, as data, and how a Python function declares itself one; running it is for an environment."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol, TypeVar, cast, get_args, get_type_hints
@@ -92,6 +93,12 @@ def describe(function: Callable[..., Any], *, effect: Effect, name: str | None =
 
 def checked(function: Callable[..., Any], arguments: Mapping[str, JsonValue]) -> dict[str, Any]:
     """Arguments validated and converted to the function's annotated types; raises pydantic.ValidationError or TypeError."""
-    hints = get_type_hints(function)
-    bound = inspect.signature(function).bind(**arguments)
-    return {name: TypeAdapter(hints[name]).validate_python(value) for name, value in bound.arguments.items()}
+    signature, adapters = _adapted(function)
+    bound = signature.bind(**arguments)
+    return {name: adapters[name].validate_python(value) for name, value in bound.arguments.items()}
+
+
+@functools.lru_cache(maxsize=1024)
+def _adapted(function: Callable[..., Any]) -> tuple[inspect.Signature, Mapping[str, TypeAdapter[Any]]]:
+    signature, hints = inspect.signature(function), get_type_hints(function)
+    return signature, {name: TypeAdapter(hints[name]) for name in signature.parameters}
