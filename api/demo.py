@@ -85,7 +85,7 @@ async def _story(out: Path, seed: int, episodes: int, screen: Screen) -> dict[st
         candidates = [
             drafted,
             _planted("small-talk", USELESS, "changes nothing"),
-            _planted("quick-refund", HARMFUL, "a wrong habit"),
+            _planted("refund-quickly", HARMFUL, "a wrong habit"),
         ]
         sources = [f"the agent's own {len(drafted.runs)} successes on train", PLANTED, PLANTED]
         rows: list[Tried] = []

@@ -106,7 +106,7 @@ def example(name: str = "refund-an-order", text: str = "> refund 5481") -> Repor
     candidates = (
         tried(name, coins(1, 300, 0.1, 0.7), Rule(), text=text),
         tried("small-talk", coins(2, 300, 0.7, 0.7), Rule(), index=2, level=0.0041, head=2),
-        tried("quick-refund", coins(3, 300, 0.7, 0.3), Rule(), index=3, level=0.0025, head=2),
+        tried("refund-quickly", coins(3, 300, 0.7, 0.3), Rule(), index=3, level=0.0025, head=2),
         tried("drop-small-talk", coins(4, 140, 0.9, 0.9), removal, kind="retire", index=4, level=0.002, head=2),
         tried("never-seen", [], Rule(), index=5, head=2),
     )

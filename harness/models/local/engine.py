@@ -15,7 +15,6 @@ from typing import Final
 import torch
 
 from harness.errors import ContextOverflow, ModelUnavailable, UsageError
-from harness.models.local.decoder import decoder
 from harness.models.local.load import Weights
 from harness.models.local.memory import Row, Shape, Slots, StepPass, Trunk, TrunkPass, Trunks
 from harness.models.local.sample import choose, logprobs
@@ -78,7 +77,7 @@ class Engine:
         config = weights.model.config
         width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         heads = config.num_key_value_heads
-        self._decode, self._head = decoder(weights.model), weights.model.lm_head
+        self._model, self._head = weights.model.model, weights.model.lm_head
         self._shape = Shape(config.num_hidden_layers, heads, config.num_attention_heads // heads, width)
         self._tokens, self._most, self._least = tokens, slots, tokens // slots
         self._slots = Slots(self._shape, slots, self._least)
@@ -224,7 +223,8 @@ class Engine:
     def _forward(self, ids: list[int], places: list[int], plan: StepPass | TrunkPass, wanted: list[int]) -> torch.Tensor | None:
         """Logits, [wanted, vocabulary], of the packed places that are wanted."""
         self.forwarded += len(ids)
-        hidden = self._decode(torch.tensor(ids), torch.tensor(places), plan)
+        packed = {"input_ids": torch.tensor([ids]), "position_ids": torch.tensor([places])}
+        hidden = self._model(**packed, use_cache=False, plan=plan).last_hidden_state[0]
         logits: torch.Tensor | None = self._head(hidden[wanted]).float() if wanted else None
         return logits
 
