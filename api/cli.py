@@ -32,6 +32,9 @@ Model = Annotated[
     str | None, typer.Option("--model", help="Model of a new lineage: local/..., openai/..., anthropic/..., ollama/...")
 ]
 BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Address of an OpenAI-compatible server.")]
+Price = Annotated[
+    str | None, typer.Option("--price", help="IN/OUT, USD per million prompt and completion tokens; else litellm's list.")
+]
 Concurrency = Annotated[int | None, typer.Option("--concurrency", min=1, help="Episodes at a time (default 8).")]
 Tasks = Annotated[Path, typer.Argument(help="Task file, one JSON object a line.")]
 
@@ -42,9 +45,10 @@ def settings(
     model: str | None = None,
     base_url: str | None = None,
     concurrency: int | None = None,
+    price: str | None = None,
 ) -> Settings:
     """The environment's settings under the options that were given."""
-    given = {"data": data, "agent": agent, "model": model, "base_url": base_url, "concurrency": concurrency}
+    given = {"data": data, "agent": agent, "model": model, "base_url": base_url, "concurrency": concurrency, "price": price}
     chosen = {name: value for name, value in given.items() if value is not None}
     return Settings.model_validate({**Settings().model_dump(), **chosen})
 
@@ -68,6 +72,7 @@ def run(
     model: Model = None,
     base_url: BaseUrl = None,
     concurrency: Concurrency = None,
+    price: Price = None,
     split: Annotated[str, typer.Option(help="train, validate, test or all.")] = "all",
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many tasks.")] = None,
     seed: Annotated[int, typer.Option()] = 0,
@@ -78,7 +83,9 @@ def run(
     """Run the live head on tasks and store what happened."""
     from api.work import run_tasks
 
-    run_tasks(settings(data, agent, model, base_url, concurrency), tasks, split=split, limit=limit, seed=seed, as_json=as_json)
+    run_tasks(
+        settings(data, agent, model, base_url, concurrency, price), tasks, split=split, limit=limit, seed=seed, as_json=as_json
+    )
 
 
 @app.command()
@@ -87,6 +94,7 @@ def evolve(
     model: Model = None,
     base_url: BaseUrl = None,
     concurrency: Concurrency = None,
+    price: Price = None,
     skill: Annotated[
         str | None, typer.Option(help="Try this stored skill (name or digest) instead of drafting new ones.")
     ] = None,
@@ -111,7 +119,7 @@ def evolve(
         skill=skill, examples=examples, tries=tries, drafter=drafter, max_pairs=max_pairs, max_cost=max_cost,
         smallest_effect=smallest_effect, campaign=campaign, seed=seed, out=out, yes=yes,
     )  # fmt: skip
-    evolve_tasks(settings(data, agent, model, base_url, concurrency), tasks, plan, as_json=as_json)
+    evolve_tasks(settings(data, agent, model, base_url, concurrency, price), tasks, plan, as_json=as_json)
 
 
 @app.command()
@@ -122,6 +130,7 @@ def doctor(
     model: Model = None,
     base_url: BaseUrl = None,
     concurrency: Concurrency = None,
+    price: Price = None,
     data: Data = None,
     agent: AgentName = None,
     as_json: Json = False,
@@ -129,7 +138,7 @@ def doctor(
     """Check this installation and these tasks; each failing row prints its fix."""
     from api.doctor import examine
 
-    examine(settings(data, agent, model, base_url, concurrency), tasks, aa=aa, pairs=pairs, as_json=as_json)
+    examine(settings(data, agent, model, base_url, concurrency, price), tasks, aa=aa, pairs=pairs, as_json=as_json)
 
 
 @skills.command("list")

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 
 from api.evidence import told
-from api.report import Report, Stage, Tried, write
+from api.report import Candidate, Report, Stage, write
 from api.screen import Screen
 from api.settings import Settings
 from api.wiring import Platform, installed, opened
@@ -88,7 +88,7 @@ async def _story(out: Path, seed: int, episodes: int, screen: Screen) -> dict[st
             _planted("refund-quickly", HARMFUL, "a wrong habit"),
         ]
         sources = [f"the agent's own {len(drafted.runs)} successes on train", PLANTED, PLANTED]
-        rows: list[Tried] = []
+        rows: list[Candidate] = []
         fresh = []
         for change, source in zip(candidates, sources, strict=True):
             screen.say(f"  {change.name}: {source}")

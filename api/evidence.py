@@ -1,6 +1,6 @@
 """Evidence: a verdict with its pairs and its source in words, for reports; and a stored skill as a Change to be tried."""
 
-from api.report import Tried
+from api.report import Candidate
 from evolve.change import Change
 from evolve.gate import Rule
 from evolve.house import House
@@ -18,10 +18,10 @@ SOURCES = {
 }
 
 
-def told(house: House, change: Change, verdict: Verdict, rule: Rule, source: str = "") -> Tried:
+def told(house: House, change: Change, verdict: Verdict, rule: Rule, source: str = "") -> Candidate:
     """One row of a report."""
     skill = change.drafts[0] if change.drafts else None
-    return Tried(
+    return Candidate(
         name=change.name,
         source=source or (SOURCES.get(skill.provenance.source, skill.provenance.source) if skill else change.proposer),
         verdict=verdict,

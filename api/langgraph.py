@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
@@ -49,7 +49,7 @@ def under_trial(invoke: Invoke, *, recall: Recall, verify: Verify, tools: Sequen
             seed=seeds.sampling, world_seed=seeds.world, arm=arm, recalled=recalled,
             steps=tuple(_steps(said)), answer=_words(said[-1]) if said else "",
             usage=usage.replace(seconds=monotonic() - began), stop="error" if failure else "answer", error=failure,
-            created=datetime.now().astimezone(),
+            created=datetime.now(UTC),
         )  # fmt: skip
         return run if failure else run.replace(reward=await verify(task, run, {}))
 

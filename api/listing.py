@@ -60,7 +60,7 @@ def show_skill(settings: Settings, wanted: str, *, as_json: bool) -> None:
         escape(f"{skill.description}\nsource: {skill.provenance.source}, {len(skill.provenance.runs)} runs\n\n{skill.body}\n")
     )
     for move in history:
-        out.print(escape(f"{move.created:%Y-%m-%d %H:%M}  {move.status:12s} {move.reason} ({move.verdict})"))
+        out.print(escape(f"{move.created.astimezone():%Y-%m-%d %H:%M}  {move.status:12s} {move.reason} ({move.verdict})"))
     for verdict in verdicts:
         out.print(escape(f"verdict {verdict.trial}: {_short(verdict)}; {verdict.reason}"))
     return None
@@ -124,7 +124,7 @@ def show_lineage(settings: Settings, *, as_json: bool) -> None:
     for head in heads:
         names = ", ".join(skill.name for skill in bank.skills(head.spec.bank)) if head.spec.bank else "none"
         live = " (live)" if head is heads[-1] else ""
-        since = f"{head.created:%Y-%m-%d %H:%M}"
+        since = f"{head.created.astimezone():%Y-%m-%d %H:%M}"
         _row(table, f"{head.number}{live}", head.parent or "", head.how, head.change, names, head.spec.policy.name, since)
     _show(table, "no lineage yet: `assay run TASKS.jsonl` or `assay evolve TASKS.jsonl` begins one")
     if verdicts:
@@ -150,7 +150,7 @@ def list_runs(settings: Settings, *, split: str | None, limit: int, as_json: boo
     table = _table("run", "when", "split", "arm", "reward", "stop", "steps", "task")
     for run in runs:
         reward = f"error: {run.error.wall}" if run.error else "-" if run.reward is None else f"{run.reward.value:.2f}"
-        when, words = f"{run.created:%m-%d %H:%M:%S}", run.task.instruction[:60]
+        when, words = f"{run.created.astimezone():%m-%d %H:%M:%S}", run.task.instruction[:60]
         _row(table, run.id[:12], when, run.task.split, run.arm, reward, run.stop, len(run.steps), words)
     return _show(table, "no runs yet: `assay run TASKS.jsonl` makes some")
 

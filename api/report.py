@@ -33,7 +33,7 @@ class Stage(Value):
     """Where the know-how of this stage came from, in words."""
 
 
-class Tried(Value):
+class Candidate(Value):
     """One candidate with all that its trial saw."""
 
     name: str
@@ -75,7 +75,7 @@ class Report(Value):
     created: datetime
     model: str
     stages: tuple[Stage, ...] = ()
-    candidates: tuple[Tried, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
     heads: tuple[Head, ...] = ()
     """The lineage, oldest first; the last is live."""
     verdicts: tuple[Verdict, ...] = ()

@@ -24,6 +24,8 @@ class Screen:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.console = Console(stderr=True, quiet=quiet, highlight=False)
+        self._pairs: Progress | None = None
+        """The bar of the trial that runs."""
 
     def say(self, text: str = "", style: str = "") -> None:
         """A line of plain text; markup in it is not interpreted."""
@@ -31,6 +33,7 @@ class Screen:
 
     def agrees(self, question: str) -> bool:
         """Ask; without a person at the terminal the answer is no, and says how to say yes."""
+        self._ended()
         try:
             return Confirm.ask(f"  {escape(question)}", console=self.console, default=False)
         except EOFError:
@@ -44,38 +47,36 @@ class Screen:
     @contextlib.contextmanager
     def bar(self, label: str, total: int) -> Iterator[Step]:
         """A progress bar; each call of what it yields is one step further, with a remark."""
-        columns = (
-            TextColumn("  {task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[note]}"),
-        )
-        with Progress(*columns, console=self.console, transient=False) as progress:
+        with self._progress() as progress:
             task = progress.add_task(escape(label), total=total, note="")
             yield lambda note: progress.update(task, advance=1, note=escape(note))
 
     @contextlib.contextmanager
     def trial(self, total: int) -> Iterator[Callable[[Change, Decision], None]]:
-        """A bar over the pairs of whatever trial runs, with the running band."""
-        columns = (
-            TextColumn("  {task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[note]}"),
-        )
-        with Progress(*columns, console=self.console) as progress:
-            bars: dict[str, int] = {}
+        """A bar over the pairs of whatever trial runs, with the running band; a question or a verdict ends it."""
 
-            def on(change: Change, decision: Decision) -> None:
-                if change.name not in bars:
-                    bars[change.name] = progress.add_task(escape(f"trial of {change.name}"), total=total, note="")
-                low, high = decision.band
-                note = f"effect {decision.effect:+.2f}, 95 % [{low:+.2f}, {high:+.2f}]"
-                progress.update(bars[change.name], advance=1, note=escape(note))  # type: ignore[arg-type]
+        def on(change: Change, decision: Decision) -> None:
+            if self._pairs is None:
+                self._pairs = self._progress()
+                self._pairs.add_task(escape(f"trial of {change.name}"), total=total, note="")
+                self._pairs.start()
+            low, high = decision.band
+            note = f"effect {decision.effect:+.2f}, 95 % [{low:+.2f}, {high:+.2f}]"
+            self._pairs.update(self._pairs.task_ids[0], completed=decision.pairs, note=escape(note))
 
+        try:
             yield on
+        finally:
+            self._ended()
+
+    def _progress(self) -> Progress:
+        columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        return Progress(*columns, TextColumn("{task.fields[note]}"), console=self.console)
+
+    def _ended(self) -> None:
+        if self._pairs is not None:
+            self._pairs.stop()
+            self._pairs = None
 
     def forecast(self, forecast: Forecast) -> None:
         """What a trial may find and cost, before it is paid."""
@@ -99,6 +100,7 @@ class Screen:
 
     def verdict(self, verdict: Verdict) -> None:
         """A measured answer, with what one needs to doubt it."""
+        self._ended()
         self.console.print(
             f"  [{COLOURS[verdict.decision]}]{verdict.decision.upper()}[/] {escape(verdict.name)}: {escape(verdict.reason)}"
         )

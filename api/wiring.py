@@ -2,7 +2,7 @@
 
 import contextlib
 import importlib.util
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -12,6 +12,7 @@ from evolve.house import Glance, House, Look, Roll, Seeds
 from evolve.ledger import Ledger
 from evolve.lineage import Lineage
 from evolve.propose import from_contrasts
+from evolve.purse import Paid, Purse
 from evolve.seams import Propose
 from harness.agent import Agent
 from harness.seams import Model, OpenEnvironment, Scorer, Verify
@@ -30,6 +31,8 @@ from skills.recall import SkillRecall
 from skills.skill import Skill
 
 LOCAL = "local/"
+OWN = ("ollama/", "ollama_chat/", "hosted_vllm/", "lm_studio/", "llamafile/")
+"""litellm's names of servers that one runs oneself."""
 LOCAL_WINDOW = 32
 """Episodes at a time on the local model: it decodes them in one batch."""
 
@@ -91,11 +94,30 @@ def model(settings: Settings, name: str) -> Given:
     from harness.models.litellm import LiteLLM
 
     key = settings.api_key.get_secret_value()
-    return LiteLLM(base_url=settings.base_url or None, api_key=key or None, concurrency=settings.concurrency), None, False
+    hosted = LiteLLM(
+        base_url=settings.base_url or None, api_key=key or None, price=settings.prices, concurrency=settings.concurrency
+    )
+    return hosted, None, False
+
+
+def unpriced(settings: Settings, name: str) -> bool:
+    """Whether a provider may charge for this model what nobody here counts: own servers and local models cost nothing."""
+    if name.startswith((LOCAL, *OWN)) or settings.base_url or settings.price:
+        return False
+    from harness.models.litellm import LiteLLM
+
+    return not LiteLLM().priced(name)
 
 
 def furnished(
-    settings: Settings, spec: HarnessSpec, *, roll: Roll, glance: Glance, owned: bool = False, campaign: int | None = None
+    settings: Settings,
+    spec: HarnessSpec,
+    *,
+    roll: Roll,
+    glance: Glance,
+    owned: bool = False,
+    campaign: int | None = None,
+    purse: Purse | None = None,
 ) -> House:
     """The house of one agent around any way to roll out; `spec` becomes the root of its lineage when it has none."""
     database, bank, _, _ = stores(settings)
@@ -105,6 +127,7 @@ def furnished(
     return House(
         store=Store(database), bank=bank, lineage=lineage, budget=budget, ledger=Ledger(database, settings.agent),
         roll=roll, glance=glance, owned=owned, concurrency=LOCAL_WINDOW if owned else settings.concurrency,
+        purse=purse or Purse(),
     )  # fmt: skip
 
 
@@ -122,7 +145,13 @@ def recalling(settings: Settings, scorer: Scorer | None = None) -> Iterator[Skil
 
 @contextlib.asynccontextmanager
 async def opened(
-    settings: Settings, world: World, spec: HarnessSpec, *, campaign: int | None = None, given: Given | None = None
+    settings: Settings,
+    world: World,
+    spec: HarnessSpec,
+    *,
+    campaign: int | None = None,
+    purse: Purse | None = None,
+    given: Given | None = None,
 ) -> AsyncIterator[Platform]:
     """Open the house of one agent; `spec` becomes the root of its lineage when it has none.
 
@@ -145,7 +174,7 @@ async def opened(
                 finally:
                     await environment.close()
 
-            house = furnished(settings, spec, roll=roll, glance=glance, owned=owned, campaign=campaign)
+            house = furnished(settings, spec, roll=roll, glance=glance, owned=owned, campaign=campaign, purse=purse)
             yield Platform(house, agent, recall)
     finally:
         if isinstance(answers, Closing):
@@ -158,11 +187,12 @@ def reindexed(settings: Settings) -> int:
         return recall.reindex()
 
 
-def drafter(platform: Platform, most: int = 3) -> Propose:
-    """The proposer that has the head's own model write skills from a failure and a success of the same task."""
+def drafter(platform: Platform, refused: Callable[[Refusal], None]) -> Propose:
+    """The proposer that has the head's own model write skills from a failure and the nearest success, paid from the purse."""
     policy = platform.house.lineage.head().spec.policy
+    asked = Paid(platform.agent.model, platform.house.purse)
 
     async def write(failure: Trajectory, successes: Sequence[Trajectory]) -> Skill | Refusal:
-        return await contrast(platform.agent.model, policy, failure, nearest(failure, successes, platform.recall.index.embedder))
+        return await contrast(asked, policy, failure, nearest(failure, successes, platform.recall.index.embedder))
 
-    return from_contrasts(write, most)
+    return from_contrasts(write, refused=refused)

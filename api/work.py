@@ -10,19 +10,19 @@ from functools import partial
 from pathlib import Path
 
 from api.evidence import stored, told
-from api.report import Report, Tried, write
+from api.report import Candidate, Report, write
 from api.screen import Screen, Step
 from api.settings import Settings
 from api.tasks import Workload, load
-from api.wiring import LOCAL, Platform, drafter, opened
+from api.wiring import LOCAL, Platform, drafter, opened, unpriced
 from evolve.change import Change
 from evolve.foresee import foresee
 from evolve.gate import Rule
 from evolve.house import House, Seeds
-from evolve.loop import consider, explore
+from evolve.loop import explore, generation, propose, unfinished
 from evolve.propose import from_successes
+from evolve.purse import Purse
 from evolve.rollouts import Episode, rollouts
-from evolve.seams import Propose
 from evolve.trial import Prepared
 from evolve.verdict import Verdict
 from harness.errors import UsageError
@@ -31,10 +31,15 @@ from harness.spec import HarnessSpec, Prompts
 from harness.task import Task
 from harness.trajectory import Trajectory
 from harness.value import digest
+from skills.draft import Refusal
 
 TERMINAL = Prompts(dialect="terminal", system="Terminal. Type one command per line.", tokens=48)
 
 DRAFTERS = ("worked", "contrast", "both")
+UNPRICED = (
+    "no price is known for {model}: its calls count as 0 USD, so --max-cost cannot stop them; --price IN/OUT (US dollars per"
+    " million prompt and completion tokens) lets it. Begin without a price?"
+)
 
 
 @dataclass(frozen=True)
@@ -109,42 +114,47 @@ def evolve_tasks(settings: Settings, path: Path, plan: Evolution, *, as_json: bo
         )
     verdicts = asyncio.run(_evolve(settings, workload, train, validate, plan, screen))
     if as_json:
-        json.dump([v.model_dump(mode="json") for v in verdicts], sys.stdout, indent=2)
-    elif not verdicts:
+        json.dump([v.model_dump(mode="json") for v in verdicts or ()], sys.stdout, indent=2)
+    elif verdicts is not None and not verdicts:
         screen.say("nothing was proposed: no full success on train tasks yet. More --tries, easier tasks, or --drafter contrast")
 
 
 async def _evolve(
     settings: Settings, workload: Workload, train: Sequence[Task], validate: Sequence[Task], plan: Evolution, screen: Screen
-) -> list[Verdict]:
+) -> list[Verdict] | None:
+    """The verdicts of one round; None where the person did not agree to begin."""
     rule = Rule(smallest_effect=plan.smallest_effect, max_pairs=plan.max_pairs)
-    async with opened(settings, workload, first_spec(settings), campaign=plan.campaign) as platform:
+    purse = Purse(plan.max_cost)
+    async with opened(settings, workload, first_spec(settings), campaign=plan.campaign, purse=purse) as platform:
         house = platform.house
-        spent = 0.0
-        if plan.skill is not None:
-            changes: list[Change] = [stored(house, plan.skill)]
-        else:
-            with screen.bar("train tasks", plan.tries * len(train)) as step:
-                seen = partial(_seen, step)
-                groups = await explore(house, train, tries=plan.tries, seed=plan.seed, max_cost=plan.max_cost, on=seen)
-            spent = sum(run.usage.cost for group in groups for run in group.members)
-            head = house.lineage.head()
-            proposers = _proposers(platform, plan)
-            changes = [c for p in proposers for c in await p(head.spec, groups, house.lineage.tried())]
-        verdicts: list[Verdict] = []
-        rows: list[Tried] = []
-        for change in changes:
-            left = plan.max_cost - spent - sum(v.spent.cost for v in verdicts)
+        model = house.lineage.head().spec.policy.model
+        if unpriced(settings, model) and not (plan.yes or screen.agrees(UNPRICED.format(model=model))):
+            return None
+        rows: list[Candidate] = []
+
+        def after(change: Change, verdict: Verdict) -> None:
+            screen.verdict(verdict)
+            rows.append(told(house, change, verdict, rule))
+
+        async def tried(changes: Sequence[Change]) -> list[Verdict]:
             with screen.trial(rule.max_pairs) as on:
-                agreed = partial(_agreed, house, screen, plan, left)
-                verdict = await consider(house, change, validate, rule, max_cost=left, before=agreed, on=on)
-            if verdict is not None:
-                screen.verdict(verdict)
-                verdicts.append(verdict)
-                rows.append(told(house, change, verdict, rule))
+                before = partial(_agreed, house, screen, plan)
+                return await generation(house, changes, validate, rule, before=before, on=on, after=after)
+
+        if plan.skill is not None:
+            verdicts = await tried([stored(house, plan.skill)])
+        else:
+            begun, live = unfinished(house), house.lineage.head().number
+            if begun:
+                screen.say(f"going on with what was begun and not decided: {', '.join(change.name for change in begun)}")
+            verdicts = await tried(begun)
+            if house.lineage.head().number == live and not purse.empty:
+                verdicts += await tried(await _drafted(platform, train, plan, screen))
+        if purse.spent:
+            screen.say(f"spent {purse.spent:.2f} of {purse.limit:.2f} USD")
         if rows:
             report = Report(
-                title=f"Assay: {settings.agent}", created=datetime.now().astimezone(), model=settings.model,
+                title=f"Assay: {settings.agent}", created=datetime.now().astimezone(), model=model,
                 candidates=tuple(rows), heads=tuple(house.lineage.heads()), verdicts=tuple(house.lineage.verdicts()),
             )  # fmt: skip
             write(report, plan.out / "report.html")
@@ -152,18 +162,27 @@ async def _evolve(
         return verdicts
 
 
-def _agreed(house: House, screen: Screen, plan: Evolution, left: float, prepared: Prepared) -> bool:
+async def _drafted(platform: Platform, train: Sequence[Task], plan: Evolution, screen: Screen) -> list[Change]:
+    """Explore the train tasks, and draft from what happened."""
+    with screen.bar("train tasks", plan.tries * len(train)) as step:
+        groups = await explore(platform.house, train, tries=plan.tries, seed=plan.seed, on=partial(_seen, step))
+    refused: list[Refusal] = []
+    worked, contrast = from_successes(plan.examples), drafter(platform, refused.append)
+    proposers = {"worked": [worked], "contrast": [contrast], "both": [worked, contrast]}[plan.drafter]
+    changes = await propose(platform.house, groups, proposers)
+    for refusal in refused:
+        screen.say(f"  the drafter's answer is no skill ({refusal.code}): {refusal.reason}", style="dim")
+    return changes
+
+
+def _agreed(house: House, screen: Screen, plan: Evolution, prepared: Prepared) -> bool:
     """Print the forecast; ask when the trial may cost more than what is left of `--max-cost`, where it would be stopped."""
     forecast = foresee(house, prepared)
     screen.forecast(forecast)
+    left = house.purse.left
     if plan.yes or forecast.most.cost <= left:
         return True
     return screen.agrees(f"it may cost up to {forecast.most.cost:.2f} USD, and stops after {left:.2f} USD. Begin?")
-
-
-def _proposers(platform: Platform, plan: Evolution) -> list[Propose]:
-    worked, contrast = from_successes(plan.examples), drafter(platform)
-    return {"worked": [worked], "contrast": [contrast], "both": [worked, contrast]}[plan.drafter]
 
 
 def _seen(step: Step, run: Trajectory) -> None:

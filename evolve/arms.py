@@ -64,9 +64,8 @@ async def arm(
     spent = Usage()
     message = ""
     for _ in range(TRIES):
-        trajectory = await house.roll(draw.task, spec, Seeds(world=draw.world, sampling=sampling), name)
+        trajectory = await house.run(draw.task, spec, Seeds(world=draw.world, sampling=sampling), name)
         spent = spent + trajectory.usage
-        house.store.add(trajectory)
         value = trajectory.evidence
         if value is not None:
             watched = {watch.name: metric(trajectory, spec) for metric, watch in house.watches.items()}

@@ -8,7 +8,7 @@ from pydantic import model_validator
 from harness.errors import UsageError
 from harness.policy import Policy
 from harness.spec import HarnessSpec, Limits, Prompts, RecallSizes
-from harness.value import Value
+from harness.value import Value, digest
 from skills.bank import Revision
 from skills.skill import Skill
 
@@ -51,6 +51,12 @@ class Change(Value):
         if not (self.drafts or self.drops or self.restores or self.edits.given()):
             raise ValueError(f"change {self.name!r} changes nothing: give drafts, drops, restores or edits")
         return self
+
+    @property
+    def effect(self) -> str:
+        """Digest of what it does, whoever proposed it and why."""
+        drafts = sorted(skill.digest for skill in self.drafts)
+        return digest([self.kind, drafts, sorted(self.drops), sorted(self.restores), self.edits.digest])
 
     @property
     def reach(self) -> Literal["prompt", "everywhere", "unseen"]:

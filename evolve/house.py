@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from evolve.budget import ErrorBudget
 from evolve.ledger import Ledger
 from evolve.lineage import Lineage
+from evolve.purse import Purse
 from evolve.watch import Watch
 from harness.spec import HarnessSpec
 from harness.task import Task
@@ -61,6 +62,14 @@ class House:
     """The weights are ours to digest, so that an incumbent's rollouts may serve several trials."""
     concurrency: int = 8
     """Episodes at a time."""
+    purse: Purse = field(default_factory=Purse)
     watches: Mapping[Metric, Watch] = field(
         default_factory=lambda: {cost: Watch(name="cost", margin=0.1), denied: Watch(name="denied actions", margin=0.05)}
     )
+
+    async def run(self, task: Task, spec: HarnessSpec, seeds: Seeds, arm: str) -> Trajectory:
+        """One episode: run, paid and stored."""
+        trajectory = await self.roll(task, spec, seeds, arm)
+        self.purse.pay(trajectory.usage.cost)
+        self.store.add(trajectory)
+        return trajectory

@@ -6,7 +6,7 @@ candidate's own. Rows are keyed by their place in the draw, so that a trial goes
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from sqlalchemy import JSON, Column
 from sqlmodel import Field, SQLModel, col, func, select
@@ -14,7 +14,7 @@ from sqlmodel import Field, SQLModel, col, func, select
 from evolve.budget import ErrorBudget, Grant
 from evolve.change import Change
 from harness.message import Usage
-from memory.database import Database
+from memory.database import Database, Moment
 
 TRIALS_A_BLOCK = 10
 
@@ -31,7 +31,7 @@ class TrialRow(SQLModel, table=True):
     index: int
     level: float
     block: int
-    created: datetime
+    created: datetime = Field(sa_type=Moment)
 
 
 class RolloutRow(SQLModel, table=True):
@@ -85,11 +85,12 @@ class Ledger:
             row = session.get(TrialRow, (self.database.tenant, self.agent, trial))
             return _opened(row) if row else None
 
-    def change(self, trial: str) -> Change | None:
-        """The proposal behind a trial."""
+    def changes(self, head: int) -> dict[str, Change]:
+        """The proposals behind the trials that were opened against a head, by the trial's id, oldest first."""
+        mine = (TrialRow.tenant == self.database.tenant) & (TrialRow.agent == self.agent) & (TrialRow.head == head)
         with self.database.read() as session:
-            row = session.get(TrialRow, (self.database.tenant, self.agent, trial))
-            return Change.model_validate(row.body) if row else None
+            rows = session.exec(select(TrialRow).where(mine).order_by(col(TrialRow.created))).all()
+            return {row.id: Change.model_validate(row.body) for row in rows}
 
     def open(self, trial: str, change: Change, head: int, budget: ErrorBudget, *, owned: bool) -> Opened:
         """Take an index and a level from the error budget for a trial, once; opening again returns the old grant."""
@@ -102,7 +103,7 @@ class Ledger:
                 row = TrialRow(
                     tenant=self.database.tenant, agent=self.agent, id=trial, head=head, change=change.digest,
                     body=change.model_dump(mode="json"), stream=change.kind, index=grant.index, level=grant.level,
-                    block=before // TRIALS_A_BLOCK if owned else before, created=datetime.now().astimezone(),
+                    block=before // TRIALS_A_BLOCK if owned else before, created=datetime.now(UTC),
                 )  # fmt: skip
                 session.add(row)
             return _opened(row)

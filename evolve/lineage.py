@@ -3,7 +3,7 @@
 A verdict, the new head, the bank revision, the skills' statuses and the error budget are committed in one transaction.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Literal, cast
 
 from sqlalchemy import JSON, Column
@@ -15,7 +15,7 @@ from evolve.verdict import Tried, Verdict
 from harness.errors import UsageError
 from harness.spec import HarnessSpec
 from harness.value import Value
-from memory.database import Database
+from memory.database import Database, Moment
 from skills.bank import Bank, Revision
 from skills.skill import Status
 
@@ -46,7 +46,7 @@ class HeadRow(SQLModel, table=True):
     spec: dict[str, object] = Field(sa_column=Column(JSON, nullable=False))
     change: str = ""
     trial: str = ""
-    created: datetime
+    created: datetime = Field(sa_type=Moment)
 
 
 class VerdictRow(SQLModel, table=True):
@@ -115,7 +115,7 @@ class Lineage:
             )  # fmt: skip
             if verdict.decision != "admit":
                 status: Status = "rejected" if verdict.decision == "reject" else "candidate"
-                for skill in change.drafts:
+                for skill in change.drafts if verdict.code != "duplicate" else ():
                     self._place(session, skill.digest, status, verdict.code, verdict.trial)
                 return _head(last)
             self.budget.admit(session, change.kind)
@@ -176,7 +176,7 @@ class Lineage:
         row = HeadRow(
             tenant=self.database.tenant, agent=self.agent, number=last.number + 1 if last else 1,
             parent=last.number if last else None, how=how, spec=spec.model_dump(mode="json"),
-            change=change, trial=trial, created=datetime.now().astimezone(),
+            change=change, trial=trial, created=datetime.now(UTC),
         )  # fmt: skip
         session.add(row)
         return row

@@ -1,7 +1,6 @@
 """The loop on one page: run, propose, try, decide, and the one back-edge, from a verdict to the next head."""
 
 import asyncio
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -10,7 +9,7 @@ from evolve.change import Change
 from evolve.gate import Decision, Rule
 from evolve.house import House, Seeds
 from evolve.seams import Propose
-from evolve.trial import Prepared, prepare, trial
+from evolve.trial import STOPPED, Prepared, prepare, trial
 from evolve.verdict import Verdict
 from harness.errors import SplitError
 from harness.group import Group
@@ -30,14 +29,13 @@ async def explore(
     enough: int | None = None,
     counts: Callable[[Trajectory], bool] = lambda run: run.success,
     seed: int = 0,
-    max_cost: float = math.inf,
     on: Callable[[Trajectory], None] = lambda _: None,
 ) -> list[Group]:
     """Run train tasks under the live head and store what happened: the raw material of proposals.
 
     Ends with the first `enough` runs that count (full successes, if nothing else is said) in the order of the tasks: neither
-    the speed of an episode nor a restart changes what is learned from. Stored runs are not repeated; stops at `max_cost`
-    US dollars.
+    the speed of an episode nor a restart changes what is learned from. Stored runs are neither repeated nor paid again; ends
+    when the purse is empty.
     Raises SplitError for tasks that may not be learned from.
     """
     if wrong := {t.split for t in tasks} - {"train"}:
@@ -50,21 +48,18 @@ async def explore(
         seeds = Seeds(world=int(key[:14], 16), sampling=int(key[14:28], 16))
         if (known := stored.get((task.digest, seeds.sampling))) is not None and known.evidence is not None:
             return known
-        trajectory = await house.roll(task, spec, seeds, EXPLORE)
-        house.store.add(trajectory)
-        return trajectory
+        return await house.run(task, spec, seeds, EXPLORE)
 
     jobs = iter([(task, number) for number in range(tries) for task in tasks])
     under_way = deque(asyncio.create_task(one(*job)) for job in islice(jobs, house.concurrency))
     found: dict[str, list[Trajectory]] = {}
-    wins, spent = 0, 0.0
+    wins = 0
     try:
-        while under_way and (enough is None or wins < enough) and spent < max_cost:
+        while under_way and (enough is None or wins < enough) and not house.purse.empty:
             trajectory = await under_way[0]
             under_way.popleft()
             found.setdefault(trajectory.task.digest, []).append(trajectory)
             wins += counts(trajectory)
-            spent += trajectory.usage.cost
             on(trajectory)
             under_way.extend(asyncio.create_task(one(*job)) for job in islice(jobs, 1))
     finally:
@@ -74,27 +69,41 @@ async def explore(
     return [Group(task=runs[0].task, members=tuple(runs)) for runs in found.values()]
 
 
+def unfinished(house: House) -> list[Change]:
+    """Changes whose trial against the live head was begun, and then stopped or killed: they come before anything new."""
+    last = {verdict.trial: verdict.code for verdict in house.lineage.verdicts()}
+    begun = house.ledger.changes(house.lineage.head().number)
+    return [change for trial, change in begun.items() if last.get(trial, STOPPED) == STOPPED]
+
+
+async def propose(house: House, groups: Sequence[Group], proposers: Sequence[Propose]) -> list[Change]:
+    """What every proposer makes of the runs, in order."""
+    spec, tried = house.lineage.head().spec, house.lineage.tried()
+    return [change for proposer in proposers for change in await proposer(spec, groups, tried)]
+
+
 async def generation(
     house: House,
-    groups: Sequence[Group],
-    propose: Sequence[Propose],
+    changes: Sequence[Change],
     tasks: Sequence[Task],
     rule: Rule,
     *,
-    max_cost: float | None = None,
     before: Callable[[Prepared], bool] = lambda _: True,
     on: Callable[[Change, Decision], None] = lambda change, decision: None,
+    after: Callable[[Change, Verdict], None] = lambda change, verdict: None,
 ) -> list[Verdict]:
-    """One round: every proposal is tried against the head that is live by then, and settled.
+    """One round: each change is tried against the head that is live by then, and settled, until the purse is empty.
 
-    `before` sees each trial before it begins (to print its forecast) and may refuse it.
+    `before` sees each trial before it begins (to print its forecast) and may refuse it; `after` sees its verdict.
     """
     verdicts: list[Verdict] = []
-    for proposer in propose:
-        for change in await proposer(house.lineage.head().spec, groups, house.lineage.tried()):
-            verdict = await consider(house, change, tasks, rule, max_cost=max_cost, before=before, on=on)
-            if verdict is not None:
-                verdicts.append(verdict)
+    for change in changes:
+        if house.purse.empty:
+            break
+        verdict = await consider(house, change, tasks, rule, before=before, on=on)
+        if verdict is not None:
+            verdicts.append(verdict)
+            after(change, verdict)
     return verdicts
 
 
@@ -104,7 +113,6 @@ async def consider(
     tasks: Sequence[Task],
     rule: Rule,
     *,
-    max_cost: float | None = None,
     before: Callable[[Prepared], bool] = lambda _: True,
     on: Callable[[Change, Decision], None] = lambda change, decision: None,
 ) -> Verdict | None:
@@ -112,6 +120,6 @@ async def consider(
     prepared = await prepare(house, change, tasks, rule)
     if not before(prepared):
         return None
-    verdict = await trial(house, prepared, max_cost=max_cost, on=lambda decision: on(change, decision))
+    verdict = await trial(house, prepared, on=lambda decision: on(change, decision))
     house.lineage.settle(change, verdict, prepared.candidate, prepared.revision)
     return verdict

@@ -11,7 +11,6 @@ from evolve.gate import Decision, Rule, decide
 from evolve.house import House
 from evolve.ledger import Opened, Rollout
 from evolve.watch import Watched, judge
-from harness.message import Usage
 from harness.spec import HarnessSpec
 from harness.task import Task
 
@@ -40,8 +39,6 @@ class Pairs:
     concerned: frozenset[str]
     rule: Rule
     complete: list[Pair] = field(default_factory=list)
-    spent: Usage = field(default_factory=Usage)
-    """Of this run alone."""
 
     def decision(self) -> Decision:
         """The gate's answer on the complete prefix."""
@@ -55,8 +52,8 @@ class Pairs:
             for watch in self.house.watches.values()
         )
 
-    async def run(self, on: Callable[[Decision], None], max_cost: float | None) -> Decision:
-        """Run pairs until the gate knows, `max_pairs` are complete, or `max_cost` US dollars are spent in this run."""
+    async def run(self, on: Callable[[Decision], None]) -> Decision:
+        """Run pairs until the gate knows, `max_pairs` are complete, or the house's purse is empty."""
         known = tuple(self.house.ledger.column(column) for column in self.opened.columns)
         every = draws(self.opened.head, self.incumbent.digest, self.opened.block, self.tasks)
         places = islice((d for d in every if d.task.digest in self.concerned), self.rule.max_pairs)
@@ -68,7 +65,7 @@ class Pairs:
                 under_way.popleft()
                 decision = self.decision()
                 on(decision)
-                if self._enough(decision) or (max_cost is not None and self.spent.cost >= max_cost):
+                if self._enough(decision) or self.house.purse.empty:
                     break
                 under_way.extend(asyncio.create_task(self._pair(d, known)) for d in islice(places, 1))
         finally:
@@ -103,6 +100,4 @@ class Pairs:
         for side, name, spec, sampling in sides if draw.place % 2 else reversed(sides):
             before = known[side].get(draw.place)
             done[side] = await arm(self.house, self.opened.columns[side], name, draw, spec, sampling, before)
-            if before is None or before.value is None:
-                self.spent = self.spent + done[side].usage
         return Pair(draw, done[0], done[1])

@@ -1,6 +1,7 @@
 """Proposers: from runs of the train split to Changes; each is a plain callable, and none writes anywhere."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from evolve.change import Change
 from evolve.seams import Propose
@@ -11,6 +12,8 @@ from harness.trajectory import Trajectory
 from skills.draft import Refusal, worked_example
 from skills.skill import Skill
 
+ASKED: Final = 3
+"""Failures that are shown for each draft that is wanted, before a model that writes nothing usable is left in peace."""
 Contrast = Callable[[Trajectory, Sequence[Trajectory]], Awaitable[Skill | Refusal]]
 """A failure and the successes at hand to a skill made of it and the nearest of them, or to the reason why there is none."""
 
@@ -40,15 +43,18 @@ def from_successes(examples: int = 3, name: str = "") -> Propose:
     return propose
 
 
-def from_contrasts(contrast: Contrast, most: int = 3) -> Propose:
-    """Skills that a model writes from a failure beside the nearest success, at most `most`, each from another task."""
+def from_contrasts(contrast: Contrast, most: int = 3, refused: Callable[[Refusal], None] = lambda _: None) -> Propose:
+    """Skills that a model writes from a failure beside the nearest success, at most `most`, each from another task.
+
+    `refused` hears why an answer was no skill.
+    """
 
     async def propose(spec: HarnessSpec, groups: Sequence[Group], tried: Sequence[Tried]) -> Sequence[Change]:
         runs = [run for group in groups for run in group.members]
         successes = [run for run in runs if run.success]
         failures = list({run.task.digest: run for run in runs if run.evidence is not None and run.evidence < 1.0}.values())
         changes: list[Change] = []
-        for failure in failures if successes else ():
+        for failure in failures[: ASKED * most] if successes else ():
             answer = await contrast(failure, successes)
             if isinstance(answer, Skill):
                 changes.append(
@@ -57,6 +63,8 @@ def from_contrasts(contrast: Contrast, most: int = 3) -> Propose:
                         runs=answer.provenance.runs,
                     )
                 )  # fmt: skip
+            else:
+                refused(answer)
             if len(changes) == most:
                 break
         return changes

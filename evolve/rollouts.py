@@ -27,8 +27,7 @@ async def rollouts(
 
     async def one(episode: Episode) -> Trajectory:
         async with gate:
-            trajectory = await house.roll(episode.task, episode.spec, episode.seeds, episode.arm)
-        house.store.add(trajectory)
+            trajectory = await house.run(episode.task, episode.spec, episode.seeds, episode.arm)
         on(trajectory)
         return trajectory
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from time import monotonic
 
 from scipy.stats import fisher_exact
@@ -26,6 +26,9 @@ from skills.bank import Revision
 SUSPICION = 0.01
 """Level of the test that both arms met infrastructure failures equally often (Fisher's exact test)."""
 
+STOPPED = "stopped"
+"""Code of a verdict that money ended and not the gate."""
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -44,6 +47,8 @@ class Prepared:
     opened: Opened | None
     grant: Grant
     """What the trial has, or would get."""
+    duplicate: str = ""
+    """Which draft the head has already, under whatever name; empty: none."""
 
     @property
     def share(self) -> float:
@@ -63,30 +68,36 @@ async def prepare(house: House, change: Change, tasks: Sequence[Task], rule: Rul
         if (source := house.store.get(run).task.split) != "train":
             raise SplitError(f"change {change.name!r} was made from run {run} of the {source} split: learn from train alone")
     head = house.lineage.head()
-    candidate, revision = apply(change, head.spec, house.bank.revision(head.spec.bank))
-    trial = digest([head.number, head.spec.digest, change.digest])[:32]
+    revision = house.bank.revision(head.spec.bank)
+    trial = digest([head.number, head.spec.digest, change.effect])[:32]
     opened = house.ledger.trial(trial)
+    grant = opened.grant if opened else house.budget.peek(change.kind)
+    if duplicate := _duplicate(house, change, head.spec):
+        return Prepared(
+            id=trial, change=change, head=head.number, incumbent=head.spec, candidate=head.spec, revision=revision,
+            tasks=tuple(tasks), concerned=frozenset(), rule=rule, opened=opened, grant=grant, duplicate=duplicate,
+        )  # fmt: skip
+    candidate, revision = apply(change, head.spec, revision)
     if opened is None:
         with house.lineage.database.write() as session:
             for skill in change.drafts:
                 house.bank.put(session, skill)
             house.bank.put_revision(session, revision)
     concerned = await _concerned(house, change, head.spec, candidate, tasks)
-    grant = opened.grant if opened else house.budget.peek(change.kind)
     return Prepared(
         id=trial, change=change, head=head.number, incumbent=head.spec, candidate=candidate, revision=revision,
         tasks=tuple(tasks), concerned=concerned, rule=rule, opened=opened, grant=grant,
     )  # fmt: skip
 
 
-async def trial(
-    house: House, prepared: Prepared, *, max_cost: float | None = None, on: Callable[[Decision], None] = lambda _: None
-) -> Verdict:
+async def trial(house: House, prepared: Prepared, *, on: Callable[[Decision], None] = lambda _: None) -> Verdict:
     """Run the pairs that are still missing, as few as the gate needs, and answer.
 
-    Stopping anywhere (Ctrl-C, a kill, `max_cost` US dollars) loses no finished rollout, and calling again goes on
+    Stopping anywhere (Ctrl-C, a kill, an empty purse) loses no finished rollout, and calling again goes on
     from there with the old grant. Raises Paused when an arm's infrastructure failed three times in a row.
     """
+    if prepared.duplicate:
+        return _verdict(prepared, None, None, decide([], prepared.rule), "reject", "duplicate", prepared.duplicate)
     if not prepared.concerned:
         reason = f"never recalled: no first prompt of {len(prepared.tasks)} validate tasks differs"
         return _verdict(prepared, None, None, decide([], prepared.rule), "reject", "never_recalled", reason)
@@ -94,15 +105,15 @@ async def trial(
     pairs = Pairs(house, opened, prepared.incumbent, prepared.candidate, prepared.tasks, prepared.concerned, prepared.rule)
     began = monotonic()
     try:
-        decision = await pairs.run(on, max_cost)
+        decision = await pairs.run(on)
     except Paused as paused:
         if unequal := _unequal(pairs):
             return _verdict(prepared, opened, pairs, pairs.decision(), "indecisive", "unequal_failures", f"{unequal}; {paused}")
         raise
-    return _weighed(prepared, opened, pairs, decision).replace(seconds=monotonic() - began)
+    return _weighed(house, prepared, opened, pairs, decision).replace(seconds=monotonic() - began)
 
 
-def _weighed(prepared: Prepared, opened: Opened, pairs: Pairs, decision: Decision) -> Verdict:
+def _weighed(house: House, prepared: Prepared, opened: Opened, pairs: Pairs, decision: Decision) -> Verdict:
     """The gate's decision, unless something else forbids it."""
     if unequal := _unequal(pairs):
         return _verdict(prepared, opened, pairs, decision, "indecisive", "unequal_failures", unequal)
@@ -112,9 +123,16 @@ def _weighed(prepared: Prepared, opened: Opened, pairs: Pairs, decision: Decisio
         if decision.decision == "admit" and watched.holds_back:
             return _verdict(prepared, opened, pairs, decision, "indecisive", "required", watched.reason)
     if decision.code == "undecided":
-        reason = f"stopped after {decision.pairs} pairs, {pairs.spent.cost:.2f} USD; run it again to go on from there"
-        return _verdict(prepared, opened, pairs, decision, "indecisive", "stopped", reason)
+        spent = f"{house.purse.spent:.2f} of {house.purse.limit:.2f} USD are spent"
+        reason = f"stopped after {decision.pairs} pairs: {spent}; run it again to go on from there"
+        return _verdict(prepared, opened, pairs, decision, "indecisive", STOPPED, reason)
     return _verdict(prepared, opened, pairs, decision, decision.decision, decision.code, decision.reason)
+
+
+def _duplicate(house: House, change: Change, spec: HarnessSpec) -> str:
+    active = {skill.content: skill.name for skill in house.bank.skills(spec.bank)}
+    said = [f"{draft.name!r} says what {active[draft.content]!r} says" for draft in change.drafts if draft.content in active]
+    return f"the head has it already: {'; '.join(said)}" if said else ""
 
 
 async def _concerned(
@@ -164,7 +182,7 @@ def _verdict(
         share=prepared.share, drawn=len({p.draw.task.digest for p in judged}),
         activations=sum(acted) if prepared.change.edits.guard is not None else None,
         before=_arm([p.incumbent for p in judged]), after=_arm([p.candidate for p in judged]),
-        watched=pairs.watched() if pairs else (), created=datetime.now().astimezone(),
+        watched=pairs.watched() if pairs else (), created=datetime.now(UTC),
     )  # fmt: skip
 
 

@@ -241,14 +241,22 @@ def _worded(words: str, *, cut: bool) -> Action:
 
 
 def _written_call(words: str, tools: Sequence[Tool]) -> Action | None:
-    """A tool call that a small model wrote as JSON into its words: `{"name": ..., "arguments": {...}}`, perhaps fenced."""
+    """A tool call that a small model wrote as JSON into its words: `{"name": ..., "arguments": {...}}`, perhaps fenced.
+
+    Braces are doubled by models that copy how their own chat template escapes them.
+    """
     fenced = re.search(r"```(?:json)?\s*(\{.*\})\s*```|<tool_call>\s*(\{.*?\})\s*(?:</tool_call>|\Z)", words, re.DOTALL)
     body = next((g for g in fenced.groups() if g), "") if fenced else words if words.startswith("{") else ""
-    try:
-        data = json.loads(body)
-    except ValueError:
-        return None
+    data = _json(body) or _json(body.replace("{{", "{").replace("}}", "}"))
     if not isinstance(data, dict) or data.get("name") not in {t.name for t in tools}:
         return None
     arguments = data.get("arguments", data.get("parameters", {}))
     return _call("", str(data["name"]), arguments if isinstance(arguments, str) else json.dumps(arguments), tools)
+
+
+def _json(text: str) -> JsonValue:
+    """None where it is no JSON."""
+    try:
+        return cast(JsonValue, json.loads(text))
+    except ValueError:
+        return None

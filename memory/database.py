@@ -8,10 +8,11 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, event, inspect
+from sqlalchemy import Connection, DateTime, Dialect, TypeDecorator, event, inspect
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
@@ -34,6 +35,19 @@ _ADVICE: Final = {
     "SQLITE_CANTOPEN": "it cannot be opened: check that its folder exists and that you may write there",
     "SQLITE_IOERR": "the disk failed to read or write: check its health and the quota, then run this again",
 }
+
+
+class Moment(TypeDecorator[datetime]):
+    """Column of an aware time, kept and given back in UTC: SQLite itself has no time zones."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return value.astimezone(UTC) if value else None
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return value.replace(tzinfo=value.tzinfo or UTC).astimezone(UTC) if value else None
 
 
 class Database:

@@ -4,14 +4,14 @@ from datetime import datetime
 from typing import TypedDict, TypeVar, Unpack
 
 from pydantic import ValidationError
-from sqlalchemy import JSON, Column, DateTime, UniqueConstraint
+from sqlalchemy import JSON, Column, UniqueConstraint
 from sqlmodel import Field, Session, SQLModel, col, func, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from harness.errors import StoreError, UsageError
 from harness.task import Split
 from harness.trajectory import Source, Trajectory
-from memory.database import Database
+from memory.database import Database, Moment
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class TrajectoryRow(SQLModel, table=True):
     id: str
     content: str
     """Digest of the whole trajectory."""
-    created: datetime = Field(sa_column=Column(DateTime(timezone=True), nullable=False))
+    created: datetime = Field(sa_type=Moment)
     spec: str = Field(index=True)
     policy: str
     split: str = Field(index=True)

@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 from typing import Final, Literal, cast
 
 from pydantic import ValidationError, field_validator
-from sqlalchemy import JSON, Column, DateTime
+from sqlalchemy import JSON, Column
 from sqlmodel import Field, Session, SQLModel, col, select
 
 from harness.errors import StoreError, UsageError
 from harness.value import Value
-from memory.database import Database
+from memory.database import Database, Moment
 from skills.skill import Skill, Status, check_move, first_status
 
 UNMEASURED: Final = "unmeasured"
@@ -66,7 +66,7 @@ class SkillRow(SQLModel, table=True):
     source: str
     author_model: str
     body: dict[str, object] = Field(sa_column=Column(JSON, nullable=False))
-    created: datetime = Field(sa_column=Column(DateTime(timezone=True), nullable=False))
+    created: datetime = Field(sa_type=Moment)
 
 
 class MoveRow(SQLModel, table=True):
@@ -78,7 +78,7 @@ class MoveRow(SQLModel, table=True):
     status: str
     reason: str
     verdict: str
-    created: datetime = Field(sa_column=Column(DateTime(timezone=True), nullable=False))
+    created: datetime = Field(sa_type=Moment)
 
 
 class RevisionRow(SQLModel, table=True):
@@ -86,7 +86,7 @@ class RevisionRow(SQLModel, table=True):
     tenant: str = Field(primary_key=True)
     digest: str = Field(primary_key=True)
     skills: list[str] = Field(sa_column=Column(JSON, nullable=False))
-    created: datetime = Field(sa_column=Column(DateTime(timezone=True), nullable=False))
+    created: datetime = Field(sa_type=Moment)
 
 
 class Bank:
@@ -201,9 +201,7 @@ class Bank:
         histories: dict[str, tuple[Moved, ...]] = {}
         with self.database.read() as session:
             for row in session.exec(query.where(MoveRow.skill == digest) if digest else query):
-                moved = Moved(
-                    status=cast(Status, row.status), reason=row.reason, verdict=row.verdict, created=_aware(row.created)
-                )
+                moved = Moved(status=cast(Status, row.status), reason=row.reason, verdict=row.verdict, created=row.created)
                 histories[row.skill] = (*histories.get(row.skill, ()), moved)
         return histories
 
@@ -237,11 +235,6 @@ def _read(row: SkillRow) -> Skill:
             f"skill {row.name} ({row.digest[:12]}) cannot be read by this version: {error.errors()[0]['msg']}; "
             "read it with the version that wrote it"
         ) from error
-
-
-def _aware(moment: datetime) -> datetime:
-    """SQLite forgets the time zone, which is always UTC here."""
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _now() -> datetime:

@@ -6,7 +6,6 @@ litellm is imported at the first call, quietly, with the price list that it ship
 import asyncio
 import json
 import logging
-import os
 import random
 import time
 import warnings
@@ -43,6 +42,7 @@ class LiteLLM:
         *,
         base_url: str | None = None,
         api_key: str | None = None,
+        price: tuple[float, float] | None = None,
         concurrency: int = 8,
         timeout: float = 120.0,
         retries: int = 5,
@@ -52,8 +52,11 @@ class LiteLLM:
         clock: Callable[[], float] = time.time,
         rng: random.Random | None = None,
     ) -> None:
-        """Seconds: `timeout` of one attempt, `backoff` before the first retry, `patience` the longest wait that is honoured."""
-        self._base_url, self._api_key = base_url, api_key or (KEYLESS if base_url else None)
+        """`price` is US dollars per million prompt and completion tokens; without it, what litellm's own list says.
+
+        Seconds: `timeout` of one attempt, `backoff` before the first retry, `patience` the longest wait that is honoured.
+        """
+        self._base_url, self._api_key, self._price = base_url, api_key or (KEYLESS if base_url else None), price
         self._gate = asyncio.Semaphore(concurrency)
         self._timeout, self._retries, self._backoff, self._patience = timeout, retries, backoff, patience
         self._sleep, self._clock, self._rng = sleep, clock, rng or random.Random()
@@ -76,10 +79,20 @@ class LiteLLM:
             began = time.perf_counter()
             response = await self._answered(policy, model, said, functions, options)
             seconds = time.perf_counter() - began
-        completion = _completion(policy, response, seconds)
+        completion = _completion(policy, response, seconds, self._price)
         if prefilled and not completion.text.startswith(sampling.prefix):
             completion = completion.replace(text=sampling.prefix + completion.text)
         return _honest(completion, sampling, {FIELDS.get(name, name) for name in self._declined[model] & options.keys()})
+
+    def priced(self, model: str) -> bool:
+        """Whether its calls are counted in US dollars; otherwise they count as 0, and no cost limit can stop them."""
+        if self._price is not None:
+            return True
+        try:
+            _library().cost_per_token(model=model, prompt_tokens=1, completion_tokens=1)
+        except Exception:  # whatever litellm raises for what its list lacks
+            return False
+        return True
 
     async def close(self) -> None:
         """Close litellm's connections; other instances open theirs again."""
@@ -149,7 +162,6 @@ def _library() -> Any:
 
 @cache
 def _imported() -> Any:
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     import litellm
 
     library: Any = litellm
@@ -188,7 +200,7 @@ def _options(policy: Policy, sampling: Sampling) -> dict[str, JsonValue]:
     return options
 
 
-def _completion(policy: Policy, response: Any, seconds: float) -> Completion:
+def _completion(policy: Policy, response: Any, seconds: float, price: tuple[float, float] | None) -> Completion:
     choice = response.choices[0]
     said, finish = choice.message, str(choice.finish_reason or "stop")
     if finish == "content_filter" or getattr(said, "refusal", None):
@@ -202,20 +214,24 @@ def _completion(policy: Policy, response: Any, seconds: float) -> Completion:
     return Completion(
         text=said.content or "",
         calls=calls,
-        usage=_usage(policy, response, seconds),
+        usage=_usage(policy, response, seconds, price),
         finish="calls" if calls else FINISH.get(finish, "stop"),
         model=str(response.model or ""),
     )
 
 
-def _usage(policy: Policy, response: Any, seconds: float) -> Usage:
+def _usage(policy: Policy, response: Any, seconds: float, price: tuple[float, float] | None) -> Usage:
     used = getattr(response, "usage", None)
-    cost = getattr(response, "_hidden_params", {}).get("response_cost")
+    read, written = (getattr(used, f"{which}_tokens", 0) or 0 for which in ("prompt", "completion"))
+    if price is not None:
+        cost = (read * price[0] + written * price[1]) / 1e6
+    else:
+        cost = getattr(response, "_hidden_params", {}).get("response_cost")
     if cost is None:
         _unpriced(policy.model)
     return Usage(
-        prompt_tokens=getattr(used, "prompt_tokens", 0) or 0,
-        completion_tokens=getattr(used, "completion_tokens", 0) or 0,
+        prompt_tokens=read,
+        completion_tokens=written,
         cached_tokens=getattr(getattr(used, "prompt_tokens_details", None), "cached_tokens", 0) or 0,
         cost=float(cost or 0.0),
         seconds=seconds,

@@ -1,10 +1,14 @@
 """The command line as a user meets it: real processes, a real data directory, a hosted model on loopback."""
 
+import contextlib
 import json
 import os
 import shutil
+import signal
+import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +19,7 @@ from tests.api.clerk import Hosted
 
 ROOT = Path(__file__).parents[2]
 ASSAY = Path(sys.executable).parent / "assay"
+ENVIRONMENT = {**os.environ, "ASSAY_API_KEY": "none", "COLUMNS": "200", "NO_COLOR": "1"}
 
 
 class Desk:
@@ -24,9 +29,8 @@ class Desk:
         self.folder, self.hosted = folder, hosted
 
     def run(self, *words: str, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "ASSAY_API_KEY": "none", "COLUMNS": "200", "NO_COLOR": "1"}
         done = subprocess.run(
-            [str(ASSAY), *words], cwd=self.folder, env=environment, capture_output=True, text=True, input=stdin, check=False
+            [str(ASSAY), *words], cwd=self.folder, env=ENVIRONMENT, capture_output=True, text=True, input=stdin, check=False
         )
         assert "Traceback" not in done.stderr, done.stderr
         assert done.returncode == code, f"{words}: {done.stdout}\n{done.stderr}"
@@ -73,6 +77,51 @@ def test_evolve_admits_what_helps_and_the_listings_say_why(desk: Desk, verdicts:
     assert [head["how"] for head in shown["heads"]][:2] == ["root", "admitted"]
     report = (desk.folder / "out" / "report.html").read_text()
     assert verdict["name"] in report
+
+
+def test_ctrl_c_keeps_every_pair_and_the_printed_command_goes_on(desk: Desk, verdicts: list[dict[str, Any]]) -> None:
+    words = ("evolve", "tasks.jsonl", *desk.model(), "--yes", "--tries", "3", "--data", "broken", "--json")
+    running = subprocess.Popen([str(ASSAY), *words], cwd=desk.folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    database = desk.folder / "broken" / "assay.db"
+    while running.poll() is None and rollouts(database) < 10:
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 130, said
+    assert "Go on with: assay evolve tasks.jsonl" in said
+    kept = rollouts(database)
+    assert kept >= 10
+    [again] = desk.json(*words[:-1])
+    [whole] = verdicts
+    assert (again["decision"], again["index"]) == (whole["decision"], whole["index"])
+    assert rollouts(database) > kept
+    with contextlib.closing(sqlite3.connect(database)) as opened:
+        assert opened.execute("select count(*) from trial").fetchone() == (1,)
+
+
+def rollouts(database: Path) -> int:
+    """Rollouts of trials that are stored so far."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as opened:
+            return int(opened.execute("select count(*) from rollout where value is not null").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+def test_money_stops_a_round_and_says_how_to_go_on(desk: Desk) -> None:
+    words = ("evolve", "tasks.jsonl", *desk.model(), "--price", "1000/0", "--data", "priced")
+    done = desk.run(*words, "--max-cost", "1.0", "--yes")
+    assert "of 1.00 USD" in done.stderr
+    asked = desk.hosted.asked
+    assert asked
+    assert "IN/OUT" in desk.run(*words[:-3], "free", "--yes", code=2).stderr
+    assert desk.hosted.asked == asked
+
+
+def test_a_hosted_model_without_a_price_is_asked_about_before_anything_is_spent(desk: Desk) -> None:
+    said = desk.run("evolve", "tasks.jsonl", "--model", "openai/no-such-price", "--data", "unpriced").stderr
+    assert "no price is known for openai/no-such-price" in said
+    assert "--price IN/OUT" in said
 
 
 def test_by_hand_is_recorded_as_unmeasured_and_rolls_back(desk: Desk, verdicts: list[dict[str, Any]]) -> None:

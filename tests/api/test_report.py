@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from api.report import Report, Stage, Tried, render, write
+from api.report import Candidate, Report, Stage, render, write
 from evolve.capital import band, differences
 from evolve.change import Kind
 from evolve.gate import Rule, decide
@@ -72,7 +72,7 @@ def tried(
     level: float = 0.0114,
     head: int = 1,
     text: str = "> refund 5481",
-) -> Tried:
+) -> Candidate:
     """A candidate as a trial would report it, judged by the real gate."""
     found = decide(pairs, rule, level=level)
     judged = pairs[: found.pairs]
@@ -88,7 +88,7 @@ def tried(
         share=0.25 if pairs else 0.0, drawn=min(41, found.pairs), before=before, after=after,
         watched=(watched,) if pairs else (), created=NOON + timedelta(minutes=index),
     )  # fmt: skip
-    return Tried(name=name, source=OWN, verdict=verdict, rule=rule, pairs=tuple(pairs[: found.pairs + 3]), text=text)
+    return Candidate(name=name, source=OWN, verdict=verdict, rule=rule, pairs=tuple(pairs[: found.pairs + 3]), text=text)
 
 
 def measured(success: float, low: float, high: float) -> Measured:

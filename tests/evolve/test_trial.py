@@ -177,13 +177,3 @@ async def test_an_edit_that_cannot_be_seen_beforehand_draws_from_the_whole_split
     answer = await verdict(world, change, Rule(max_pairs=30))
     assert answer.share == 1.0
     assert answer.drawn > 5
-
-
-async def test_max_cost_stops_and_the_same_trial_goes_on(tmp_path: Path) -> None:
-    world = World(tmp_path, chance(0.3, 0.35))
-    stopped = await trial(world.house, await prepare(world.house, adding(), tasks(40), RULE), max_cost=0.0)
-    assert (stopped.decision, stopped.code) == ("indecisive", "stopped")
-    again = await verdict(world)
-    assert again.trial == stopped.trial
-    assert again.pairs > stopped.pairs
-    assert world.budget.state("add").taken == 1

@@ -1,6 +1,7 @@
 """Worlds for trials: a house on real stores whose episodes are drawn from stated success probabilities; no model in it."""
 
 import asyncio
+import math
 import random
 import uuid
 from collections.abc import Callable
@@ -13,12 +14,14 @@ from evolve.change import Change
 from evolve.house import House, Look, Seeds
 from evolve.ledger import Ledger
 from evolve.lineage import Lineage
+from evolve.purse import Purse
+from harness.message import Action, Observation, Usage
 from harness.policy import Policy
 from harness.reward import Reward
 from harness.spec import HarnessSpec
 from harness.task import Split, Task
 from harness.tool import Tool
-from harness.trajectory import Failure, Trajectory
+from harness.trajectory import Failure, Step, Trajectory
 from memory.database import Database
 from memory.store import Store
 from skills.bank import Bank
@@ -41,11 +44,19 @@ def adding(name: str = "helpful", runs: tuple[str, ...] = ()) -> Change:
     return Change(name=name, drafts=(skill(name),), runs=runs)
 
 
-def finished(task: Task, spec: HarnessSpec, seeds: Seeds, arm: str, outcome: Outcome) -> Trajectory:
+class Killed(Exception):
+    """The process died in the middle of an episode."""
+
+
+def finished(
+    task: Task, spec: HarnessSpec, seeds: Seeds, arm: str, outcome: Outcome, *, cost: float = 0.0, steps: int = 0
+) -> Trajectory:
     """A trajectory with this reward, or this failure."""
+    step = Step(turn=0, action=Action(kind="answer", text="done"), observation=Observation(), text="done")
     return Trajectory(
         id=uuid.uuid4().hex, task=task, spec=spec.digest, policy=spec.policy.model, seed=seeds.sampling, world_seed=seeds.world,
-        arm=arm, reward=None if isinstance(outcome, Failure) else Reward(value=outcome),
+        arm=arm, steps=(step,) * steps, usage=Usage(cost=cost),
+        reward=None if isinstance(outcome, Failure) else Reward(value=outcome),
         error=outcome if isinstance(outcome, Failure) else None, created=datetime.now().astimezone(),
     )  # fmt: skip
 
@@ -61,6 +72,14 @@ class World:
     delay: Callable[[Task, float], float] = lambda task, reward: 0.0
     concurrency: int = 8
     owned: bool = True
+    price: float = 0.0
+    """US dollars an episode."""
+    limit: float = math.inf
+    """Of the purse."""
+    steps: int = 0
+    """Steps that an episode's trajectory holds."""
+    dies_after: int | None = None
+    """The process dies when so many episodes have been begun."""
     calls: list[tuple[str, str]] = field(default_factory=list)
     """(arm, task digest) of every episode that was run."""
 
@@ -74,17 +93,20 @@ class World:
         self.house = House(
             store=Store(self.database), bank=self.bank, lineage=self.lineage, budget=self.budget,
             ledger=Ledger(self.database), roll=self.roll, glance=self.glance, owned=self.owned, concurrency=self.concurrency,
+            purse=Purse(self.limit),
         )  # fmt: skip
 
     def recalled(self, task: Task, spec: HarnessSpec) -> bool:
         return bool(spec.bank) and self.recalls(task)
 
     async def roll(self, task: Task, spec: HarnessSpec, seeds: Seeds, arm: str) -> Trajectory:
+        if self.dies_after is not None and len(self.calls) >= self.dies_after:
+            raise Killed
         self.calls.append((arm, task.digest))
         rng = random.Random(f"{seeds.world}:{seeds.sampling}:{len(self.calls) if self.fresh_on_retry else 0}")
         outcome = self.outcome(task, self.recalled(task, spec), rng)
         await asyncio.sleep(self.delay(task, outcome if isinstance(outcome, float) else 0.0))
-        return finished(task, spec, seeds, arm, outcome)
+        return finished(task, spec, seeds, arm, outcome, cost=self.price, steps=self.steps)
 
     fresh_on_retry: bool = False
     """An attempt with the same seeds may end otherwise, as with a flaky provider."""

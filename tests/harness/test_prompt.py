@@ -153,8 +153,21 @@ def test_native_calls_keep_their_ids_and_none_is_lost(name: str, arguments: str)
 WRITTEN = json.dumps({"name": "add", "arguments": {"n": 2}})
 
 
+DOUBLED = f"{{{WRITTEN}}}"
+TWICE = WRITTEN.replace("{", "{{").replace("}", "}}")
+
+
 @pytest.mark.parametrize(
-    "words", [WRITTEN, f"I add.\n```json\n{WRITTEN}\n```", f"<tool_call>{WRITTEN}</tool_call>", f"<think>hm</think>{WRITTEN}"]
+    "words",
+    [
+        WRITTEN,
+        DOUBLED,
+        TWICE,
+        f"I add.\n```json\n{WRITTEN}\n```",
+        f"<tool_call>{WRITTEN}</tool_call>",
+        f"<tool_call>\n{DOUBLED}\n</tool_call>",
+        f"<think>hm</think>{WRITTEN}",
+    ],
 )
 def test_a_call_that_was_written_into_the_words_is_a_call(words: str) -> None:
     parsed = parse(NATIVE.prompts, Completion(text=words), TOOLS)

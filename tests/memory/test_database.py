@@ -5,13 +5,14 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 from sqlmodel import Field, SQLModel, col, func, select
 
 from harness.errors import StoreError, UsageError
-from memory.database import Database
+from memory.database import Database, Moment
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,6 +21,12 @@ class NoteRow(SQLModel, table=True):
     __tablename__ = "note"
     id: int | None = Field(default=None, primary_key=True)
     text: str = Field(index=True)
+
+
+class EventRow(SQLModel, table=True):
+    __tablename__ = "event"
+    id: int | None = Field(default=None, primary_key=True)
+    at: datetime = Field(sa_type=Moment)
 
 
 @pytest.fixture
@@ -67,6 +74,16 @@ def test_a_write_is_kept_whole_or_not_at_all(database: Database) -> None:
         session.flush()
         raise RuntimeError("halfway")
     assert texts(database) == ["one", "two"]
+
+
+def test_a_moment_comes_back_as_the_same_moment(database: Database) -> None:
+    database.create(EventRow)
+    noon = datetime(2026, 3, 1, 12, tzinfo=timezone(timedelta(hours=5)))
+    with database.write() as session:
+        session.add(EventRow(at=noon))
+    with database.read() as session:
+        [found] = session.exec(select(EventRow.at)).all()
+    assert (found, found.tzinfo) == (noon, UTC)
 
 
 def test_what_is_added_while_reading_is_not_stored(database: Database) -> None:

@@ -91,6 +91,16 @@ async def test_cost_is_known_where_the_price_is_and_said_to_be_unknown_where_not
     assert "no price is known for model openai/no-such-price" in caplog.text
 
 
+async def test_a_price_that_is_given_counts(provider: Provider) -> None:
+    provider.script = [says()]
+    model = door(provider, price=(2.0, 10.0))
+    told = await model.complete(Policy(model="openai/no-such-price"), ASKED, (), Sampling())
+    assert told.usage.cost == pytest.approx((11 * 2.0 + 3 * 10.0) / 1e6)
+    assert model.priced("openai/no-such-price")
+    assert not door(provider).priced("openai/no-such-price")
+    assert door(provider).priced("openai/gpt-4o")
+
+
 async def test_several_calls_in_one_output(provider: Provider) -> None:
     provider.script = [calls(("a", "weigh", '{"item": "kettle"}'), ("b", "weigh", '{"item": '), ("c", "paint", "{}"))]
     model = door(provider)
