@@ -4,6 +4,7 @@ import json
 import random
 import re
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -16,6 +17,7 @@ class Clerk(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.asked += 1  # type: ignore[attr-defined]
+        time.sleep(self.server.seconds)  # type: ignore[attr-defined]
         text = answer(body["messages"], body.get("seed", 0))
         sent = json.dumps({
             "id": "x", "object": "chat.completion", "created": 0, "model": body["model"],
@@ -42,11 +44,15 @@ def answer(messages: list[dict[str, Any]], seed: int) -> str:
 
 
 class Hosted:
-    """The server on a free loopback port, until the `with` ends."""
+    """The server on a free loopback port, until the `with` ends; it takes `seconds` for an answer."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
 
     def __enter__(self) -> "Hosted":
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Clerk)
         self.server.asked = 0  # type: ignore[attr-defined]
+        self.server.seconds = self.seconds  # type: ignore[attr-defined]
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         return self
 

@@ -81,12 +81,15 @@ def test_evolve_admits_what_helps_and_the_listings_say_why(desk: Desk, verdicts:
 
 def test_ctrl_c_keeps_every_pair_and_the_printed_command_goes_on(desk: Desk, verdicts: list[dict[str, Any]]) -> None:
     words = ("evolve", "tasks.jsonl", *desk.model(), "--yes", "--tries", "3", "--data", "broken", "--json")
-    running = subprocess.Popen([str(ASSAY), *words], cwd=desk.folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
     database = desk.folder / "broken" / "assay.db"
-    while running.poll() is None and rollouts(database) < 10:
-        time.sleep(0.02)
-    running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=60)
+    with Hosted(seconds=0.2) as slow:
+        running = subprocess.Popen(
+            [str(ASSAY), *words, "--base-url", slow.url], cwd=desk.folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+        )
+        while running.poll() is None and rollouts(database) < 10:
+            time.sleep(0.02)
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=60)
     assert running.returncode == 130, said
     assert "Go on with: assay evolve tasks.jsonl" in said
     kept = rollouts(database)
