@@ -20,7 +20,10 @@ class Model(Protocol):
     async def complete(
         self, policy: Policy, messages: Sequence[Message], tools: Sequence[Tool], sampling: Sampling
     ) -> Completion:
-        """One output: text, raw calls, tokens, usage. Raises AgentFailure or Infrastructure, nothing else."""
+        """One output: text, raw calls, tokens, usage.
+
+        Raises AgentFailure or Infrastructure, and UsageError where a person must change a setting; nothing else.
+        """
         ...
 
 
