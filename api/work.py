@@ -25,7 +25,7 @@ from evolve.purse import Purse
 from evolve.rollouts import Episode, rollouts
 from evolve.trial import Prepared
 from evolve.verdict import Verdict
-from harness.errors import UsageError
+from harness.errors import Infrastructure, UsageError
 from harness.policy import Policy
 from harness.spec import HarnessSpec, Prompts
 from harness.task import Task
@@ -166,6 +166,13 @@ async def _drafted(platform: Platform, train: Sequence[Task], plan: Evolution, s
     """Explore the train tasks, and draft from what happened."""
     with screen.bar("train tasks", plan.tries * len(train)) as step:
         groups = await explore(platform.house, train, tries=plan.tries, seed=plan.seed, on=partial(_seen, step))
+    runs = [run for group in groups for run in group.members]
+    if mute := [run for run in runs if run.evidence is None]:
+        last = mute[-1].error.message if mute[-1].error else "its verifier gave no reward"
+        said = f"{len(mute)} of {len(runs)} runs on train tasks say nothing; the last: {last}"
+        if len(mute) == len(runs):
+            raise Infrastructure(said)
+        screen.say(f"  {said}", style="yellow")
     refused: list[Refusal] = []
     worked, contrast = from_successes(plan.examples), drafter(platform, refused.append)
     proposers = {"worked": [worked], "contrast": [contrast], "both": [worked, contrast]}[plan.drafter]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.errors import Refused
+from harness.errors import Refused, UsageError
 from harness.message import Completion, Message
 from harness.policy import Policy, Sampling
 from harness.seams import Model
@@ -16,6 +16,11 @@ class Purse:
     limit: float = math.inf
     """US dollars."""
     spent: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for a limit that nothing could reach by counting."""
+        if math.isnan(self.limit) or self.limit < 0:
+            raise UsageError(f"--max-cost {self.limit}: allowed are US dollars, 0 or more, such as 2.50")
 
     @property
     def empty(self) -> bool:

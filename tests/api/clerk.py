@@ -16,6 +16,12 @@ class Clerk(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.path.startswith("/v1/busy/"):
+            self.send_response(429)
+            self.send_header("retry-after", "3600")
+            self.send_header("content-length", "0")
+            self.end_headers()
+            return
         self.server.asked += 1  # type: ignore[attr-defined]
         time.sleep(self.server.seconds)  # type: ignore[attr-defined]
         text = answer(body["messages"], body.get("seed", 0))

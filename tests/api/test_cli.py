@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +84,11 @@ def test_ctrl_c_keeps_every_pair_and_the_printed_command_goes_on(desk: Desk, ver
     words = ("evolve", "tasks.jsonl", *desk.model(), "--yes", "--tries", "3", "--data", "broken", "--json")
     database = desk.folder / "broken" / "assay.db"
     with Hosted(seconds=0.2) as slow:
+        # A suite that runs in the background of a shell would hand its ignored SIGINT down.
         running = subprocess.Popen(
-            [str(ASSAY), *words, "--base-url", slow.url], cwd=desk.folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
-        )
+            [str(ASSAY), *words, "--base-url", slow.url], cwd=desk.folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True,
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
         while running.poll() is None and rollouts(database) < 10:
             time.sleep(0.02)
         running.send_signal(signal.SIGINT)
@@ -125,6 +128,13 @@ def test_a_hosted_model_without_a_price_is_asked_about_before_anything_is_spent(
     said = desk.run("evolve", "tasks.jsonl", "--model", "openai/no-such-price", "--data", "unpriced").stderr
     assert "no price is known for openai/no-such-price" in said
     assert "--price IN/OUT" in said
+
+
+def test_a_model_that_never_answers_is_named_and_not_taken_for_a_failing_agent(desk: Desk) -> None:
+    words = ("--model", "openai/clerk", "--base-url", f"{desk.hosted.url}/busy", "--tries", "1", "--data", "busy", "--yes")
+    said = desk.run("evolve", "tasks.jsonl", *words, code=2).stderr
+    assert "runs on train tasks say nothing; the last: model openai/clerk" in said
+    assert "go on with: assay evolve" in said
 
 
 def test_by_hand_is_recorded_as_unmeasured_and_rolls_back(desk: Desk, verdicts: list[dict[str, Any]]) -> None:

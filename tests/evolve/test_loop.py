@@ -1,5 +1,6 @@
 """The loop: runs are paid once, what was begun is ended first, and an empty purse ends the round, never a finished pair."""
 
+import math
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from evolve.loop import consider, explore, generation, propose, unfinished
 from evolve.propose import from_contrasts, from_successes
 from evolve.purse import Paid, Purse
 from evolve.trial import prepare, trial
-from harness.errors import Refused
+from harness.errors import Refused, UsageError
 from harness.message import Completion, Usage
 from harness.models.scripted import Scripted
 from harness.policy import Policy, Sampling
@@ -123,6 +124,12 @@ async def test_a_paid_model_stops_at_an_empty_purse() -> None:
     assert (purse.spent, purse.left, purse.empty) == (pytest.approx(1.2), 0.0, True)
     with pytest.raises(Refused, match="--max-cost"):
         await model.complete(policy, (), (), Sampling())
+
+
+@pytest.mark.parametrize("limit", [math.nan, -1.0])
+def test_a_limit_that_nothing_reaches_is_refused(limit: float) -> None:
+    with pytest.raises(UsageError, match="--max-cost"):
+        Purse(limit)
 
 
 async def test_a_round_ends_the_same_however_often_it_was_killed(tmp_path: Path) -> None:
