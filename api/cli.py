@@ -250,6 +250,8 @@ def main() -> None:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         sys.exit(_said(f"{error.title}: {place}: {first['msg']}; found {first.get('input')!r}"))
+    except OSError as error:
+        sys.exit(_said(f"{error.filename or 'the system'}: {error.strerror or error}; check the path, or choose another"))
     except SystemExit as ending:
         if ending.code == INTERRUPTED:
             sys.stderr.write(f"\nstopped; everything that was finished is kept. Go on with: {_again()}\n")

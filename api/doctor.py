@@ -9,7 +9,7 @@ from pathlib import Path
 from api.screen import Screen
 from api.settings import Settings
 from api.tasks import Workload, load, shadowed
-from api.wiring import LOCAL, installed, opened
+from api.wiring import LOCAL, installed, opened, stores
 from api.work import first_spec
 from evolve.forecast import chances
 from evolve.gate import Rule
@@ -96,6 +96,9 @@ def _directory(settings: Settings) -> Row:
         probe = settings.data / ".probe"
         probe.write_text("")
         probe.unlink()
+        stores(settings)
+    except AssayError as error:
+        return Row("data directory", False, str(error), "choose another with --data or ASSAY_DATA")
     except OSError as error:
         return Row(
             "data directory", False, f"{settings.data.resolve()}: {error.strerror}", "choose another with --data or ASSAY_DATA"

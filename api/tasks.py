@@ -68,7 +68,7 @@ def load(path: Path) -> Workload:
     """Read and check a whole file; raises UsageError that names every bad line, what was found and what is allowed."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"task file {path}: cannot be read ({error}); JSON lines in UTF-8 are expected") from error
     reach((Path.cwd(), path.resolve().parent))

@@ -137,6 +137,15 @@ def test_a_model_that_never_answers_is_named_and_not_taken_for_a_failing_agent(d
     assert "go on with: assay evolve" in said
 
 
+def test_a_data_directory_that_is_none_is_words(desk: Desk) -> None:
+    (desk.folder / "file").write_text("")
+    assert "file: File exists" in desk.run("lineage", "show", "--data", "file", code=2).stderr
+    (desk.folder / "torn").mkdir()
+    (desk.folder / "torn" / "assay.db").write_bytes(b"no database" * 99)
+    found = json.loads(desk.run("doctor", "--model", "openai/clerk", "--data", "torn", "--json", code=1).stdout)
+    assert [row["name"] for row in found["rows"] if not row["ok"]] == ["data directory"]
+
+
 def test_by_hand_is_recorded_as_unmeasured_and_rolls_back(desk: Desk, verdicts: list[dict[str, Any]]) -> None:
     name = verdicts[0]["name"]
     assert "unmeasured" in desk.run("skills", "retire", name).stdout

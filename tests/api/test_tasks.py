@@ -288,6 +288,12 @@ def test_a_tool_means_one_thing_in_a_file(mine: str) -> None:
     assert "line 3: the tool 'price' has the effect read in line 1" in str(refused.value)
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_line(mine: str) -> None:
+    line = b'{"instruction": "a", "expect": "1", "split": "validate"}\n'
+    Path("marked.jsonl").write_bytes(b"\xef\xbb\xbf" + line)
+    assert [task.instruction for task in load(Path("marked.jsonl")).tasks] == ["a"]
+
+
 def test_a_file_that_cannot_be_read(mine: str) -> None:
     with pytest.raises(UsageError, match=r"task file gone\.jsonl: cannot be read"):
         load(Path("gone.jsonl"))
