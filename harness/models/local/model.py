@@ -1,31 +1,40 @@
 """LocalModel: the Model and Scorer seams over the engine; text becomes ids here, and ids that were produced stay as they are."""
 
 import asyncio
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 
+from harness.adapters import Adapters
 from harness.errors import UsageError
 from harness.message import Completion, Message, Tokens, Usage
 from harness.models.local.engine import Engine, Output, Request
 from harness.models.local.load import load
+from harness.models.local.lora import Lora, read
 from harness.models.local.memory import ATTENTION
 from harness.policy import Policy, Sampling
 from harness.tool import Tool
 
 LOCAL: Final = "local/"
+LOADED: Final = 8
+"""Adapters kept in memory, the least recently used leaving first."""
 
 
 class LocalModel:
     """One set of weights in this process; everything that is asked at the same time is decoded in one batch.
 
-    `name` is the embedded model's or a folder; `models` is where the embedded one is converted to, once. `threads` is set
-    for the whole process: two pools on the same cores starve each other. Loaded on first use, in about a second.
+    `name` is the embedded model's or a folder; `models` is where the embedded one is converted to, once; `adapters` is where
+    the LoRA adapters lie that a policy may name: each request has its own, or none. `threads` is set for the whole process:
+    two pools on the same cores starve each other. Loaded on first use, in about a second.
     """
 
-    def __init__(self, name: str, *, models: Path, threads: int | None = None, slots: int = 64) -> None:
+    def __init__(
+        self, name: str, *, models: Path, adapters: Path | None = None, threads: int | None = None, slots: int = 64
+    ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
         self.name = LOCAL + name
@@ -33,6 +42,9 @@ class LocalModel:
         self.version = weights.digest
         self.tokenizer = weights.tokenizer
         self.engine = Engine(weights, slots=slots)
+        self._adapters = Adapters(adapters) if adapters is not None else None
+        self._loras: OrderedDict[str, Lora] = OrderedDict()
+        self._loading = threading.Lock()
         self._eos = self.tokenizer.eos_token_id
         self._encoded: dict[str, tuple[int, ...]] = {}
 
@@ -41,14 +53,16 @@ class LocalModel:
     ) -> Completion:
         """One output. Tools are shown by the terminal dialect only; `json_schema` is not honoured.
 
-        Raises ContextOverflow when the prompt does not fit, UsageError for another model's policy.
+        Raises ContextOverflow when the prompt does not fit, UsageError for another model's policy, and for an adapter that is
+        not there, damaged, or made for other weights.
         """
-        self._mine(policy)
-        prompt, shared = self._ids(messages, template=sampling.template)
+        lora = await self._lora(policy)
+        prompt, shared = self.ids(messages, template=sampling.template)
         begun = self._encode(sampling.prefix)
         request = Request(
             prompt=prompt + begun,
             shared=shared,
+            lora=lora,
             max_new=sampling.max_tokens,
             ends=_Ends(self.tokenizer, sampling.stop),
             scored=len(begun),
@@ -60,7 +74,7 @@ class LocalModel:
         unhonoured = (*(("json_schema",) if sampling.json_schema is not None else ()), *(("tools",) if tools else ()))
         return Completion(
             text=sampling.prefix + self._text(output.ids[len(begun) :], sampling.stop),
-            tokens=self._tokens(output, given=len(begun)),
+            tokens=self._tokens(output, lora, given=len(begun)),
             usage=Usage(
                 prompt_tokens=len(request.prompt),
                 completion_tokens=len(output.ids) - len(begun),
@@ -74,25 +88,43 @@ class LocalModel:
 
     async def score(self, policy: Policy, messages: Sequence[Message], text: str) -> Tokens:
         """Log-probs of `text` after the messages, concatenated as they stand; batched with whatever else is asked."""
-        self._mine(policy)
-        prompt, shared = self._ids(messages, template=False)
+        lora = await self._lora(policy)
+        prompt, shared = self.ids(messages, template=False)
         scored = self._encode(text)
         if not scored:
-            return Tokens(version=self.version)
-        output = await asyncio.wrap_future(self.engine.submit(Request(prompt=prompt + scored, shared=shared, scored=len(scored))))
-        return self._tokens(output, given=len(scored))
+            return Tokens(version=self._version(lora))
+        request = Request(prompt=prompt + scored, shared=shared, lora=lora, scored=len(scored))
+        output = await asyncio.wrap_future(self.engine.submit(request))
+        return self._tokens(output, lora, given=len(scored))
 
     async def close(self) -> None:
         """Finish what is under way and end the worker."""
         await asyncio.to_thread(self.engine.close)
 
-    def _mine(self, policy: Policy) -> None:
+    async def _lora(self, policy: Policy) -> Lora | None:
+        """The policy's adapter, loaded on first use."""
         if policy.model != self.name:
             raise UsageError(f"this process has loaded {self.name}; the policy asks for {policy.model}")
-        if policy.adapter:
-            raise UsageError(f"policy {policy.name}: this version loads no adapters; leave `adapter` empty")
+        if not policy.adapter:
+            return None
+        if policy.adapter in self._loras:
+            self._loras.move_to_end(policy.adapter)
+            return self._loras[policy.adapter]
+        return await asyncio.to_thread(self._load, policy.adapter)
 
-    def _ids(self, messages: Sequence[Message], *, template: bool) -> tuple[tuple[int, ...], int]:
+    def _load(self, digest: str) -> Lora:
+        if self._adapters is None:
+            raise UsageError(
+                f"adapter {digest[:12]}: this model was opened without a folder of adapters; give LocalModel(adapters=)"
+            )
+        with self._loading:
+            if digest not in self._loras:
+                self._loras[digest] = read(self._adapters.folder(digest), digest, self.weights.model.model)
+                while len(self._loras) > LOADED:
+                    self._loras.popitem(last=False)
+            return self._loras[digest]
+
+    def ids(self, messages: Sequence[Message], *, template: bool) -> tuple[tuple[int, ...], int]:
         """Prompt ids, and how many of them the leading system messages are: the part that many prompts share."""
         if template:
             return self._templated(messages)
@@ -133,10 +165,13 @@ class LocalModel:
         cuts = [at for mark in stop if (at := text.find(mark)) >= 0]
         return text[: min(cuts)] if cuts else text
 
-    def _tokens(self, output: Output, *, given: int) -> Tokens:
+    def _tokens(self, output: Output, lora: Lora | None, *, given: int) -> Tokens:
         """The first `given` ids were not the agent's choice."""
         mask = (False,) * given + (True,) * (len(output.ids) - given)
-        return Tokens(ids=output.ids, logprobs=output.logprobs, mask=mask, version=self.version)
+        return Tokens(ids=output.ids, logprobs=output.logprobs, mask=mask, version=self._version(lora))
+
+    def _version(self, lora: Lora | None) -> str:
+        return f"{self.version}@{lora.digest}" if lora else self.version
 
 
 class _Ends:
