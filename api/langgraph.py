@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-from evolve.house import Glance, Look, Roll, Seeds
+from evolve.house import Episode, Glance, Look, Roll
 from harness.errors import AgentFailure
 from harness.message import Action, Message, Observation, Usage
 from harness.prompt import render
@@ -32,7 +32,8 @@ def under_trial(invoke: Invoke, *, recall: Recall, verify: Verify, tools: Sequen
         recalled = await recall(task, spec)
         return render(spec, task, tools, recalled.hints)
 
-    async def roll(task: Task, spec: HarnessSpec, seeds: Seeds, arm: str) -> Trajectory:
+    async def roll(episode: Episode) -> Trajectory:
+        task, spec, seeds = episode.task, episode.spec, episode.seeds
         recalled = await recall(task, spec)
         prompt = [{"role": m.role, "content": str(m.content)} for m in render(spec, task, tools, recalled.hints)]
         began, failure, said, usage = monotonic(), None, [], Usage()
@@ -45,8 +46,8 @@ def under_trial(invoke: Invoke, *, recall: Recall, verify: Verify, tools: Sequen
         except Exception as error:
             failure = Failure(wall="graph", message=f"{type(error).__name__}: {error}", infrastructure=True)
         run = Trajectory(
-            id=uuid.uuid4().hex, task=task, spec=spec.digest, policy=spec.policy.name,
-            seed=seeds.sampling, world_seed=seeds.world, arm=arm, recalled=recalled,
+            id=episode.id or uuid.uuid4().hex, task=task, spec=spec.digest, policy=spec.policy.name,
+            seed=seeds.sampling, world_seed=seeds.world, arm=episode.arm, recalled=recalled,
             steps=tuple(_steps(said)), answer=_words(said[-1]) if said else "",
             usage=usage.replace(seconds=monotonic() - began), stop="error" if failure else "answer", error=failure,
             created=datetime.now(UTC),

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from api.settings import Settings
 from evolve.budget import ErrorBudget
-from evolve.house import Glance, House, Look, Roll, Seeds
+from evolve.house import Episode, Glance, House, Look, Roll
 from evolve.ledger import Ledger
 from evolve.lineage import Lineage
 from evolve.propose import from_contrasts
@@ -163,8 +163,11 @@ async def opened(
         with recalling(settings, scorer) as recall:
             agent = Agent(answers, open=world.open, verify=world.verify, recall=recall)
 
-            async def roll(task: Task, spec: HarnessSpec, seeds: Seeds, arm: str) -> Trajectory:
-                return await agent.run(task, spec, seed=seeds.sampling, world_seed=seeds.world, arm=arm)
+            async def roll(episode: Episode) -> Trajectory:
+                seeds, id = episode.seeds, episode.id
+                return await agent.run(
+                    episode.task, episode.spec, seed=seeds.sampling, world_seed=seeds.world, arm=episode.arm, thread=id
+                )
 
             async def glance(task: Task, spec: HarnessSpec) -> Look:
                 prompt = await agent.first_prompt(task, spec)

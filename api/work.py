@@ -18,11 +18,11 @@ from api.wiring import LOCAL, Platform, drafter, opened, unpriced
 from evolve.change import Change
 from evolve.foresee import foresee
 from evolve.gate import Rule
-from evolve.house import House, Seeds
+from evolve.house import Episode, House, Seeds
 from evolve.loop import explore, generation, propose, unfinished
 from evolve.propose import from_successes
 from evolve.purse import Purse
-from evolve.rollouts import Episode, rollouts
+from evolve.rollouts import rollouts
 from evolve.trial import Prepared
 from evolve.verdict import Verdict
 from harness.errors import Infrastructure, UsageError

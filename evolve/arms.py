@@ -5,8 +5,9 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evolve.house import House, Seeds
+from evolve.house import Episode, House, Seeds
 from evolve.ledger import Rollout
+from evolve.questions import Side
 from harness.errors import Infrastructure
 from harness.message import Usage
 from harness.spec import HarnessSpec
@@ -46,9 +47,9 @@ def draws(head: int, spec: str, block: int, tasks: Sequence[Task]) -> Iterator[D
         )
 
 
-def own_seed(trial: str, place: int) -> int:
-    """The candidate's own sampling seed: sharing the incumbent's would make an A/A trial trivially quiet."""
-    return _number(f"candidate:{trial}:{place}")
+def own_seed(trial: str, place: int, side: Side = "candidate") -> int:
+    """An arm's own sampling seed: sharing the incumbent's would make an A/A trial trivially quiet."""
+    return _number(f"{side}:{trial}:{place}")
 
 
 async def arm(
@@ -64,7 +65,9 @@ async def arm(
     spent = Usage()
     message = ""
     for _ in range(TRIES):
-        trajectory = await house.run(draw.task, spec, Seeds(world=draw.world, sampling=sampling), name)
+        id = house.once(column, draw.place, failures)
+        episode = Episode(draw.task, spec, Seeds(world=draw.world, sampling=sampling), name, id)
+        trajectory = await house.run(episode)
         spent = spent + trajectory.usage
         value = trajectory.evidence
         if value is not None:

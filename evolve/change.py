@@ -45,6 +45,8 @@ class Change(Value):
     edits: Edits = Edits()
     runs: tuple[str, ...] = ()
     """Trajectories that it was made from; all of the train split."""
+    occasion: str = ""
+    """What re-opened a question that may have been answered before, such as an alarm; empty: asked for the first time."""
 
     @model_validator(mode="after")
     def _says_something(self) -> "Change":
@@ -54,9 +56,15 @@ class Change(Value):
 
     @property
     def effect(self) -> str:
-        """Digest of what it does, whoever proposed it and why."""
+        """Digest of what it does, whoever proposed it and why; another occasion asks again."""
         drafts = sorted(skill.digest for skill in self.drafts)
-        return digest([self.kind, drafts, sorted(self.drops), sorted(self.restores), self.edits.digest])
+        effect = [self.kind, drafts, sorted(self.drops), sorted(self.restores), self.edits.digest]
+        return digest([*effect, self.occasion] if self.occasion else effect)
+
+    @property
+    def replaces(self) -> bool:
+        """Weights take the place of a text."""
+        return self.kind == "retire" and bool(self.drops) and self.edits.policy is not None
 
     @property
     def reach(self) -> Literal["prompt", "everywhere", "unseen"]:

@@ -31,6 +31,8 @@ class Rule(Value):
     """How much mean reward may be given away. 0 asks "is it better?"; more asks "is it no worse than that?" (a removal)."""
     max_pairs: Annotated[int, Field(ge=1)] = 300
     """The number of pairs at which an open trial ends as indecisive."""
+    cap: Annotated[float | None, Field(ge=0)] = None
+    """Mean reward that removals may have given away together, this one included; None: this one's margin."""
 
     @property
     def hope(self) -> float:

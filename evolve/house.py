@@ -12,7 +12,7 @@ from harness.spec import HarnessSpec
 from harness.task import Task
 from harness.tool import Tool
 from harness.trajectory import Trajectory
-from harness.value import Value
+from harness.value import Value, digest
 from memory.store import Store
 from skills.bank import Bank
 
@@ -32,8 +32,20 @@ class Look(Value):
     tools: tuple[Tool, ...]
 
 
-Roll = Callable[[Task, HarnessSpec, Seeds, str], Awaitable[Trajectory]]
-"""Task, spec, seeds and arm to a finished episode; it stores nothing."""
+@dataclass(frozen=True)
+class Episode:
+    """One episode to be run."""
+
+    task: Task
+    spec: HarnessSpec
+    seeds: Seeds
+    arm: str
+    id: str = ""
+    """Of its trajectory. The same id is the same episode: run, paid and stored once, however often it is asked for."""
+
+
+Roll = Callable[[Episode], Awaitable[Trajectory]]
+"""It stores nothing."""
 Glance = Callable[[Task, HarnessSpec], Awaitable[Look]]
 Metric = Callable[[Trajectory, HarnessSpec], float]
 """Something watched, in [0, 1]; higher is worse."""
@@ -67,9 +79,15 @@ class House:
         default_factory=lambda: {cost: Watch(name="cost", margin=0.1), denied: Watch(name="denied actions", margin=0.05)}
     )
 
-    async def run(self, task: Task, spec: HarnessSpec, seeds: Seeds, arm: str) -> Trajectory:
-        """One episode: run, paid and stored."""
-        trajectory = await self.roll(task, spec, seeds, arm)
+    def once(self, *key: object) -> str:
+        """Id of this agent's one episode of that key (JSON values)."""
+        return digest([self.ledger.agent, *key])[:32]
+
+    async def run(self, episode: Episode) -> Trajectory:
+        """One episode: run, paid and stored, or the stored one of its id."""
+        if episode.id and (known := self.store.find(episode.id)) is not None:
+            return known
+        trajectory = await self.roll(episode)
         self.purse.pay(trajectory.usage.cost)
         self.store.add(trajectory)
         return trajectory

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import JSON, Column
-from sqlmodel import Field, SQLModel, col, func, select
+from sqlmodel import Field, SQLModel, col, select
 
 from evolve.budget import ErrorBudget, Grant
 from evolve.change import Change
+from evolve.questions import Side
 from harness.message import Usage
 from memory.database import Database, Moment
 
@@ -31,6 +32,7 @@ class TrialRow(SQLModel, table=True):
     index: int
     level: float
     block: int
+    tasks: str
     created: datetime = Field(sa_type=Moment)
 
 
@@ -55,11 +57,12 @@ class Opened:
     head: int
     grant: Grant
     block: int
+    tasks: str
+    """Digest of the tasks that it draws from."""
 
-    @property
-    def columns(self) -> tuple[str, str]:
-        """The incumbent's column and the candidate's own."""
-        return f"incumbent:{self.head}:{self.block}", f"candidate:{self.id}"
+    def column(self, side: Side) -> str:
+        """The incumbent's column is shared by the trials of a head, block and set of tasks; the others are the trial's own."""
+        return f"incumbent:{self.head}:{self.block}:{self.tasks[:16]}" if side == "incumbent" else f"{side}:{self.id}"
 
 
 @dataclass(frozen=True)
@@ -92,18 +95,23 @@ class Ledger:
             rows = session.exec(select(TrialRow).where(mine).order_by(col(TrialRow.created))).all()
             return {row.id: Change.model_validate(row.body) for row in rows}
 
-    def open(self, trial: str, change: Change, head: int, budget: ErrorBudget, *, owned: bool) -> Opened:
-        """Take an index and a level from the error budget for a trial, once; opening again returns the old grant."""
+    def open(self, trial: str, change: Change, head: int, tasks: str, budget: ErrorBudget, *, owned: bool) -> Opened:
+        """Take an index and a level from the error budget for a trial, once; opening again returns the old grant.
+
+        The incumbent's rollouts serve ten trials where the weights are `owned`; a re-opened question begins with fresh ones.
+        """
         with self.database.write() as session:
             row = session.get(TrialRow, (self.database.tenant, self.agent, trial))
             if row is None:
                 grant = budget.take(session, change.kind)
                 mine = (TrialRow.tenant == self.database.tenant) & (TrialRow.agent == self.agent) & (TrialRow.head == head)
-                before = session.exec(select(func.count()).select_from(TrialRow).where(mine)).one()
+                blocks = session.exec(select(TrialRow.block).where(mine)).all()
+                last = max(blocks, default=0)
+                full = len(blocks) and (not owned or change.occasion or blocks.count(last) == TRIALS_A_BLOCK)
                 row = TrialRow(
                     tenant=self.database.tenant, agent=self.agent, id=trial, head=head, change=change.digest,
                     body=change.model_dump(mode="json"), stream=change.kind, index=grant.index, level=grant.level,
-                    block=before // TRIALS_A_BLOCK if owned else before, created=datetime.now(UTC),
+                    block=last + 1 if full else last, tasks=tasks, created=datetime.now(UTC),
                 )  # fmt: skip
                 session.add(row)
             return _opened(row)
@@ -120,7 +128,7 @@ class Ledger:
         opened = self.trial(trial)
         if opened is None:
             return ()
-        before, after = (self.column(column) for column in opened.columns)
+        before, after = self.column(opened.column("incumbent")), self.column(opened.column("candidate"))
         judged = [(before[p].value, after[p].value) for p in sorted(after) if p in before]
         return tuple((a, b) for a, b in judged if a is not None and b is not None)[:pairs]
 
@@ -140,7 +148,8 @@ class Ledger:
 
 
 def _opened(row: TrialRow) -> Opened:
-    return Opened(id=row.id, head=row.head, grant=Grant(stream=row.stream, index=row.index, level=row.level), block=row.block)
+    grant = Grant(stream=row.stream, index=row.index, level=row.level)
+    return Opened(id=row.id, head=row.head, grant=grant, block=row.block, tasks=row.tasks)
 
 
 def _rollout(row: RolloutRow) -> Rollout:

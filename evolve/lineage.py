@@ -4,7 +4,7 @@ A verdict, the new head, the bank revision, the skills' statuses and the error b
 """
 
 from datetime import UTC, datetime
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
 from sqlalchemy import JSON, Column
 from sqlmodel import Field, Session, SQLModel, col, select
@@ -16,9 +16,11 @@ from harness.errors import UsageError
 from harness.spec import HarnessSpec
 from harness.value import Value
 from memory.database import Database, Moment
-from skills.bank import Bank, Revision
+from skills.bank import Bank, Moved, Revision
 from skills.skill import Status
 
+CARRIED: Final = "carried by adapter {}"
+"""Reason of the move that binds an internalised skill to the adapter that carries it."""
 How = Literal["root", "admitted", "forced", "rollback"]
 
 
@@ -143,7 +145,9 @@ class Lineage:
             spec = HarnessSpec.model_validate(old.spec)
             kept, lost = set(self._skills(spec)), set(self._skills(HarnessSpec.model_validate(last.spec)))
             for digest in sorted(lost - kept):
-                self._place(session, digest, "retired", f"rolled back to head {number}", "")
+                moved = self._carried(digest, spec.policy.adapter)
+                status: Status = "internalised" if moved else "retired"
+                self._place(session, digest, status, f"rolled back to head {number}", moved.verdict if moved else "")
             for digest in sorted(kept - lost):
                 self._place(session, digest, "active", f"rolled back to head {number}", "")
             return _head(self._append(session, spec, how="rollback", change=f"back to head {number}", trial=old.trial))
@@ -155,8 +159,17 @@ class Lineage:
         self.bank.put_revision(session, revision)
         for digest in (*(skill.digest for skill in change.drafts), *change.restores):
             self._place(session, digest, "active", reason, trial)
+        adapter = change.edits.policy.adapter if change.edits.policy else ""
         for digest in change.drops:
-            self._place(session, digest, "retired", reason, trial)
+            if adapter and trial:
+                self._place(session, digest, "internalised", CARRIED.format(adapter), trial)
+            else:
+                self._place(session, digest, "retired", reason, trial)
+
+    def _carried(self, skill: str, adapter: str) -> Moved | None:
+        """The move by which a verdict bound the skill to this adapter."""
+        bound = [moved for moved in self.bank.history(skill) if moved.status == "internalised"]
+        return next((moved for moved in bound if adapter and moved.reason == CARRIED.format(adapter)), None)
 
     def _place(self, session: Session, digest: str, status: Status, reason: str, trial: str) -> None:
         if self.bank.status(digest, session) != status:

@@ -3,16 +3,17 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import count, islice
 
 from evolve.change import Change
 from evolve.gate import Decision, Rule
-from evolve.house import House, Seeds
+from evolve.house import Episode, House, Seeds
 from evolve.seams import Propose
 from evolve.trial import STOPPED, Prepared, prepare, trial
 from evolve.verdict import Verdict
 from harness.errors import SplitError
 from harness.group import Group
+from harness.spec import HarnessSpec
 from harness.task import Task
 from harness.trajectory import Trajectory
 from harness.value import digest
@@ -25,13 +26,14 @@ async def explore(
     house: House,
     tasks: Sequence[Task],
     *,
+    spec: HarnessSpec | None = None,
     tries: int = 1,
     enough: int | None = None,
     counts: Callable[[Trajectory], bool] = lambda run: run.success,
     seed: int = 0,
     on: Callable[[Trajectory], None] = lambda _: None,
 ) -> list[Group]:
-    """Run train tasks under the live head and store what happened: the raw material of proposals.
+    """Run train tasks under the live head, or `spec`, and store what happened: the raw material of proposals.
 
     Ends with the first `enough` runs that count (full successes, if nothing else is said) in the order of the tasks: neither
     the speed of an episode nor a restart changes what is learned from. Stored runs are neither repeated nor paid again; ends
@@ -40,15 +42,14 @@ async def explore(
     """
     if wrong := {t.split for t in tasks} - {"train"}:
         raise SplitError(f"only train tasks may be explored; found {sorted(wrong)}")
-    spec = house.lineage.head().spec
-    stored = {(run.task.digest, run.seed): run for run in house.store.of(split="train", spec=spec.digest, arm=EXPLORE)}
+    under = spec or house.lineage.head().spec
 
     async def one(task: Task, number: int) -> Trajectory:
         key = digest([seed, task.digest, number])
         seeds = Seeds(world=int(key[:14], 16), sampling=int(key[14:28], 16))
-        if (known := stored.get((task.digest, seeds.sampling))) is not None and known.evidence is not None:
-            return known
-        return await house.run(task, spec, seeds, EXPLORE)
+        ids = (house.once(EXPLORE, under.digest, key, attempt) for attempt in count())
+        id = next(id for id in ids if (known := house.store.find(id)) is None or known.evidence is not None)
+        return await house.run(Episode(task, under, seeds, EXPLORE, id))
 
     jobs = iter([(task, number) for number in range(tries) for task in tasks])
     under_way = deque(asyncio.create_task(one(*job)) for job in islice(jobs, house.concurrency))

@@ -6,8 +6,8 @@ from itertools import islice
 
 from evolve.arms import draws
 from evolve.forecast import clopper_pearson
-from evolve.house import House, Seeds
-from evolve.rollouts import Episode, rollouts
+from evolve.house import Episode, House, Seeds
+from evolve.rollouts import rollouts
 from harness.errors import Infrastructure, SplitError
 from harness.message import Usage
 from harness.spec import HarnessSpec

@@ -2,29 +2,35 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 from evolve.arms import Draw, arm, draws, own_seed
-from evolve.gate import Decision, Rule, decide
+from evolve.gate import Rule
 from evolve.house import House
 from evolve.ledger import Opened, Rollout
-from evolve.watch import Watched, judge
+from evolve.questions import Judged, Question, Side, Values, judge
+from evolve.watch import Watched
+from evolve.watch import judge as judge_watched
 from harness.spec import HarnessSpec
 from harness.task import Task
 
 
 @dataclass(frozen=True)
 class Pair:
+    """One place of the draw with a rollout of every arm that is asked about there."""
+
     draw: Draw
-    incumbent: Rollout
-    candidate: Rollout
+    rollouts: Mapping[Side, Rollout]
 
     @property
-    def values(self) -> tuple[float, float]:
-        """(incumbent, candidate) rewards."""
-        return self.incumbent.value or 0.0, self.candidate.value or 0.0
+    def incumbent(self) -> Rollout:
+        return self.rollouts["incumbent"]
+
+    @property
+    def candidate(self) -> Rollout:
+        return self.rollouts["candidate"]
 
 
 @dataclass
@@ -33,50 +39,54 @@ class Pairs:
 
     house: House
     opened: Opened
-    incumbent: HarnessSpec
-    candidate: HarnessSpec
+    arms: Mapping[Side, HarnessSpec]
+    concerned: Mapping[Side, frozenset[str]]
+    """Digests of the tasks that an arm is run on."""
     tasks: Sequence[Task]
-    concerned: frozenset[str]
+    questions: Sequence[Question]
     rule: Rule
     complete: list[Pair] = field(default_factory=list)
 
-    def decision(self) -> Decision:
-        """The gate's answer on the complete prefix."""
-        return decide([pair.values for pair in self.complete], self.rule, level=self.opened.grant.level)
+    def judged(self) -> Judged:
+        """The answer on the complete prefix."""
+        return judge(self.questions, [self._values(q) for q in self.questions], self.rule, self.opened.grant.level)
 
     def watched(self) -> tuple[Watched, ...]:
         """The watched metrics' answers on the complete prefix."""
         level = self.opened.grant.level
         return tuple(
-            judge(watch, [(p.incumbent.watched[watch.name], p.candidate.watched[watch.name]) for p in self.complete], level)
+            judge_watched(
+                watch, [(p.incumbent.watched[watch.name], p.candidate.watched[watch.name]) for p in self.complete], level
+            )
             for watch in self.house.watches.values()
         )
 
-    async def run(self, on: Callable[[Decision], None]) -> Decision:
-        """Run pairs until the gate knows, `max_pairs` are complete, or the house's purse is empty."""
-        known = tuple(self.house.ledger.column(column) for column in self.opened.columns)
-        every = draws(self.opened.head, self.incumbent.digest, self.opened.block, self.tasks)
-        places = islice((d for d in every if d.task.digest in self.concerned), self.rule.max_pairs)
+    async def run(self, on: Callable[[Judged], None]) -> Judged:
+        """Run pairs until every question is answered, `max_pairs` are complete, or the house's purse is empty."""
+        known = {side: self.house.ledger.column(self.opened.column(side)) for side in self.arms}
+        every = draws(self.opened.head, self.arms["incumbent"].digest, self.opened.block, self.tasks)
+        places = islice((d for d in every if d.task.digest in self.concerned["candidate"]), self.rule.max_pairs)
         under_way = deque(asyncio.create_task(self._pair(d, known)) for d in islice(places, self.house.concurrency))
-        decision = self.decision()
+        judged = self.judged()
         try:
             while under_way:
                 self.complete.append(await under_way[0])
                 under_way.popleft()
-                decision = self.decision()
-                on(decision)
-                if self._enough(decision) or self.house.purse.empty:
+                judged = self.judged()
+                on(judged)
+                if self._enough(judged) or self.house.purse.empty:
                     break
                 under_way.extend(asyncio.create_task(self._pair(d, known)) for d in islice(places, 1))
         finally:
             for task in under_way:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
-        return decision
+        return judged
 
     def attempts(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """(failed, successful) attempts of the incumbent and the candidate, over the places where both were attempted."""
-        columns = [self.house.ledger.column(column) for column in self.opened.columns]
+        sides: tuple[Side, Side] = ("incumbent", "candidate")
+        columns = [self.house.ledger.column(self.opened.column(side)) for side in sides]
         shared = columns[0].keys() & columns[1].keys()
         counts = []
         for column in columns:
@@ -84,20 +94,24 @@ class Pairs:
             counts.append((sum(r.failures for r in rollouts), sum(r.value is not None for r in rollouts)))
         return counts[0], counts[1]
 
-    def _enough(self, decision: Decision) -> bool:
-        """Decided, and no metric that admission requires is still open."""
-        if decision.code == "undecided":
-            return False
-        return decision.decision != "admit" or not any(w.holds_back for w in self.watched())
+    def _values(self, question: Question) -> Values:
+        """Rewards of the places where both arms of the question were run."""
+        sides = (question.before, question.after)
+        places = [pair for pair in self.complete if all(side in pair.rollouts for side in sides)]
+        return {side: [pair.rollouts[side].value or 0.0 for pair in places] for side in sides}
 
-    async def _pair(self, draw: Draw, known: tuple[dict[int, Rollout], ...]) -> Pair:
-        """Both arms, one after the other; which goes first alternates."""
-        sides = [
-            (0, "incumbent", self.incumbent, draw.incumbent),
-            (1, "candidate", self.candidate, own_seed(self.opened.id, draw.place)),
-        ]
-        done: dict[int, Rollout] = {}
-        for side, name, spec, sampling in sides if draw.place % 2 else reversed(sides):
-            before = known[side].get(draw.place)
-            done[side] = await arm(self.house, self.opened.columns[side], name, draw, spec, sampling, before)
-        return Pair(draw, done[0], done[1])
+    def _enough(self, judged: Judged) -> bool:
+        """Decided, and no metric that admission requires is still open."""
+        if judged.code == "undecided":
+            return False
+        return judged.decision != "admit" or not any(w.holds_back for w in self.watched())
+
+    async def _pair(self, draw: Draw, known: Mapping[Side, dict[int, Rollout]]) -> Pair:
+        """Every arm, one after the other; which goes first alternates. The incumbent has the draw's seed, each other its own."""
+        sides = [side for side in self.arms if draw.task.digest in self.concerned[side]]
+        done: dict[Side, Rollout] = {}
+        for side in sides if draw.place % 2 else reversed(sides):
+            sampling = draw.incumbent if side == "incumbent" else own_seed(self.opened.id, draw.place, side)
+            column, before = self.opened.column(side), known[side].get(draw.place)
+            done[side] = await arm(self.house, column, side, draw, self.arms[side], sampling, before)
+        return Pair(draw, done)

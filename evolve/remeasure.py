@@ -6,8 +6,8 @@ from itertools import islice
 from evolve.arms import draws
 from evolve.capital import band, differences
 from evolve.forecast import clopper_pearson
-from evolve.house import House, Seeds
-from evolve.rollouts import Episode, evidence
+from evolve.house import Episode, House, Seeds
+from evolve.rollouts import evidence
 from harness.spec import HarnessSpec
 from harness.task import Task
 from harness.trajectory import Trajectory

@@ -2,21 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from evolve.house import House, Seeds
+from evolve.house import Episode, House
 from harness.errors import Infrastructure
-from harness.spec import HarnessSpec
-from harness.task import Task
 from harness.trajectory import Trajectory
-
-
-@dataclass(frozen=True)
-class Episode:
-    task: Task
-    spec: HarnessSpec
-    seeds: Seeds
-    arm: str
 
 
 async def rollouts(
@@ -27,7 +16,7 @@ async def rollouts(
 
     async def one(episode: Episode) -> Trajectory:
         async with gate:
-            trajectory = await house.run(episode.task, episode.spec, episode.seeds, episode.arm)
+            trajectory = await house.run(episode)
         on(trajectory)
         return trajectory
 

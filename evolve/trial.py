@@ -10,11 +10,13 @@ from scipy.stats import fisher_exact
 
 from evolve.arms import Paused
 from evolve.budget import Grant
-from evolve.change import Change, apply
+from evolve.change import Change, Edits, apply
+from evolve.debt import afford
 from evolve.gate import Decision, Rule, decide
 from evolve.house import House
 from evolve.ledger import Opened, Rollout
 from evolve.pairs import Pairs
+from evolve.questions import Judged, Side, asked
 from evolve.verdict import Answer, Arm, Verdict
 from harness.errors import SplitError, UsageError
 from harness.message import Usage
@@ -43,12 +45,21 @@ class Prepared:
     tasks: tuple[Task, ...]
     concerned: frozenset[str]
     """Digests of the tasks that the change can touch."""
+    neither: HarnessSpec | None
+    """Where weights replace a text: the head without the text."""
+    spoken: frozenset[str]
+    """Digests of the tasks that the replaced text speaks to."""
     rule: Rule
     opened: Opened | None
     grant: Grant
     """What the trial has, or would get."""
     duplicate: str = ""
     """Which draft the head has already, under whatever name; empty: none."""
+
+    @property
+    def pool(self) -> str:
+        """Digest of the tasks, whatever their order."""
+        return digest(sorted(t.digest for t in self.tasks))
 
     @property
     def share(self) -> float:
@@ -59,7 +70,8 @@ async def prepare(house: House, change: Change, tasks: Sequence[Task], rule: Rul
     """Check a change against the live head and find the tasks that it concerns, at no model cost.
 
     Raises SplitError when `tasks` are not all of the validate split, or the change was made from other runs than
-    train; UsageError when a tool has `world` effects, since a trial would cause them for real, many times.
+    train; UsageError when a tool has `world` effects, since a trial would cause them for real, many times, and for a
+    removal without a margin or beyond the cap of what removals may give away.
     """
     wrong = sorted({t.split for t in tasks} - {"validate"})
     if wrong or not tasks:
@@ -67,26 +79,32 @@ async def prepare(house: House, change: Change, tasks: Sequence[Task], rule: Rul
     for run in change.runs:
         if (source := house.store.get(run).task.split) != "train":
             raise SplitError(f"change {change.name!r} was made from run {run} of the {source} split: learn from train alone")
+    if change.kind == "retire":
+        afford(change, rule, house.lineage.verdicts())
     head = house.lineage.head()
     revision = house.bank.revision(head.spec.bank)
-    trial = digest([head.number, head.spec.digest, change.effect])[:32]
+    pool = digest(sorted(t.digest for t in tasks))
+    trial = digest([head.number, head.spec.digest, change.effect, pool])[:32]
     opened = house.ledger.trial(trial)
     grant = opened.grant if opened else house.budget.peek(change.kind)
     if duplicate := _duplicate(house, change, head.spec):
         return Prepared(
             id=trial, change=change, head=head.number, incumbent=head.spec, candidate=head.spec, revision=revision,
-            tasks=tuple(tasks), concerned=frozenset(), rule=rule, opened=opened, grant=grant, duplicate=duplicate,
+            tasks=tuple(tasks), concerned=frozenset(), neither=None, spoken=frozenset(), rule=rule, opened=opened, grant=grant,
+            duplicate=duplicate,
         )  # fmt: skip
+    neither = apply(change.replace(edits=Edits()), head.spec, revision)[0] if change.replaces else None
     candidate, revision = apply(change, head.spec, revision)
     if opened is None:
         with house.lineage.database.write() as session:
             for skill in change.drafts:
                 house.bank.put(session, skill)
             house.bank.put_revision(session, revision)
-    concerned = await _concerned(house, change, head.spec, candidate, tasks)
+    concerned = await _concerned(house, head.spec, candidate, tasks, everywhere=change.reach != "prompt")
+    spoken = await _concerned(house, head.spec, neither, tasks, everywhere=False) if neither else frozenset[str]()
     return Prepared(
         id=trial, change=change, head=head.number, incumbent=head.spec, candidate=candidate, revision=revision,
-        tasks=tuple(tasks), concerned=concerned, rule=rule, opened=opened, grant=grant,
+        tasks=tuple(tasks), concerned=concerned, neither=neither, spoken=spoken, rule=rule, opened=opened, grant=grant,
     )  # fmt: skip
 
 
@@ -98,35 +116,49 @@ async def trial(house: House, prepared: Prepared, *, on: Callable[[Decision], No
     """
     if prepared.duplicate:
         return _verdict(prepared, None, None, decide([], prepared.rule), "reject", "duplicate", prepared.duplicate)
-    if not prepared.concerned:
+    if not prepared.concerned or (prepared.neither is not None and not prepared.spoken):
         reason = f"never recalled: no first prompt of {len(prepared.tasks)} validate tasks differs"
         return _verdict(prepared, None, None, decide([], prepared.rule), "reject", "never_recalled", reason)
-    opened = prepared.opened or house.ledger.open(prepared.id, prepared.change, prepared.head, house.budget, owned=house.owned)
-    pairs = Pairs(house, opened, prepared.incumbent, prepared.candidate, prepared.tasks, prepared.concerned, prepared.rule)
+    opened = prepared.opened or house.ledger.open(
+        prepared.id, prepared.change, prepared.head, prepared.pool, house.budget, owned=house.owned
+    )
+    pairs = _pairs(house, prepared, opened)
     began = monotonic()
     try:
-        decision = await pairs.run(on)
+        judged = await pairs.run(lambda now: on(now.first))
     except Paused as paused:
         if unequal := _unequal(pairs):
-            return _verdict(prepared, opened, pairs, pairs.decision(), "indecisive", "unequal_failures", f"{unequal}; {paused}")
+            return _verdict(
+                prepared, opened, pairs, pairs.judged().first, "indecisive", "unequal_failures", f"{unequal}; {paused}"
+            )
         raise
-    return _weighed(house, prepared, opened, pairs, decision).replace(seconds=monotonic() - began)
+    return _weighed(house, prepared, opened, pairs, judged).replace(seconds=monotonic() - began)
 
 
-def _weighed(house: House, prepared: Prepared, opened: Opened, pairs: Pairs, decision: Decision) -> Verdict:
-    """The gate's decision, unless something else forbids it."""
+def _pairs(house: House, prepared: Prepared, opened: Opened) -> Pairs:
+    arms: dict[Side, HarnessSpec] = {"incumbent": prepared.incumbent, "candidate": prepared.candidate}
+    concerned: dict[Side, frozenset[str]] = dict.fromkeys(arms, prepared.concerned)
+    if prepared.neither is not None:
+        arms["neither"], concerned["neither"] = prepared.neither, prepared.spoken
+    questions = asked(prepared.rule, replaces=prepared.neither is not None)
+    return Pairs(house, opened, arms, concerned, prepared.tasks, questions, prepared.rule)
+
+
+def _weighed(house: House, prepared: Prepared, opened: Opened, pairs: Pairs, judged: Judged) -> Verdict:
+    """The gate's answer, unless something else forbids it."""
+    decision = judged.first
     if unequal := _unequal(pairs):
         return _verdict(prepared, opened, pairs, decision, "indecisive", "unequal_failures", unequal)
     for watched in pairs.watched():
-        if decision.decision == "admit" and watched.veto:
+        if judged.decision == "admit" and watched.veto:
             return _verdict(prepared, opened, pairs, decision, "reject", "veto", watched.reason)
-        if decision.decision == "admit" and watched.holds_back:
+        if judged.decision == "admit" and watched.holds_back:
             return _verdict(prepared, opened, pairs, decision, "indecisive", "required", watched.reason)
-    if decision.code == "undecided":
+    if judged.code == "undecided":
         spent = f"{house.purse.spent:.2f} of {house.purse.limit:.2f} USD are spent"
-        reason = f"stopped after {decision.pairs} pairs: {spent}; run it again to go on from there"
+        reason = f"stopped after {len(pairs.complete)} pairs: {spent}; run it again to go on from there"
         return _verdict(prepared, opened, pairs, decision, "indecisive", STOPPED, reason)
-    return _verdict(prepared, opened, pairs, decision, decision.decision, decision.code, decision.reason)
+    return _verdict(prepared, opened, pairs, decision, judged.decision, judged.code, judged.reason)
 
 
 def _duplicate(house: House, change: Change, spec: HarnessSpec) -> str:
@@ -136,9 +168,9 @@ def _duplicate(house: House, change: Change, spec: HarnessSpec) -> str:
 
 
 async def _concerned(
-    house: House, change: Change, incumbent: HarnessSpec, candidate: HarnessSpec, tasks: Sequence[Task]
+    house: House, incumbent: HarnessSpec, candidate: HarnessSpec, tasks: Sequence[Task], *, everywhere: bool
 ) -> frozenset[str]:
-    """Digests of the tasks whose first prompt differs; all of them where that cannot be seen beforehand."""
+    """Digests of the tasks whose first prompt differs; all of them where `everywhere` something may differ."""
     distinct = {t.digest: t for t in tasks}
     looks = {}
     for spec in (incumbent, candidate):
@@ -150,7 +182,7 @@ async def _concerned(
             f"a trial would run these tools with `world` effects for real, many times: {', '.join(sorted(dangerous))}. Where a"
             f' tool changes only what its own episode owns, declare it with @tool(effect="episode"), or add to its task: {lines}'
         )
-    if change.reach != "prompt":
+    if everywhere:
         return frozenset(distinct)
     before, after = looks[incumbent.digest], looks[candidate.digest]
     return frozenset(d for d, old, new in zip(distinct, before, after, strict=True) if old.prompt != new.prompt)
@@ -182,6 +214,9 @@ def _verdict(
         share=prepared.share, drawn=len({p.draw.task.digest for p in judged}),
         activations=sum(acted) if prepared.change.edits.guard is not None else None,
         before=_arm([p.incumbent for p in judged]), after=_arm([p.candidate for p in judged]),
+        neither=_arm([p.rollouts["neither"] for p in (pairs.complete if pairs else ()) if "neither" in p.rollouts]),
+        answers=pairs.judged().answers if pairs else (), margin=prepared.rule.margin, policy=prepared.candidate.policy.name,
+        skills=(*(skill.digest for skill in prepared.change.drafts), *prepared.change.restores, *prepared.change.drops),
         watched=pairs.watched() if pairs else (), created=datetime.now(UTC),
     )  # fmt: skip
 

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Literal
 
 from evolve.change import Kind
+from evolve.questions import Answered
 from evolve.watch import Watched
 from harness.message import Usage
 from harness.value import Value
@@ -58,6 +59,16 @@ class Verdict(Value):
     """For changes that cannot be seen beforehand: episodes in which they acted."""
     before: Arm = Arm()
     after: Arm = Arm()
+    neither: Arm = Arm()
+    """Where weights replace a text: the arm without both."""
+    answers: tuple[Answered, ...] = ()
+    """Every question of the trial; the first is the one that `effect` and the bounds are about."""
+    margin: float = 0.0
+    """Mean reward that a removal may give away."""
+    policy: str = ""
+    """`model@adapter` of the candidate: the evidence is about this policy and no other."""
+    skills: tuple[str, ...] = ()
+    """Digests of the skills that it is about."""
     watched: tuple[Watched, ...] = ()
     seconds: float = 0.0
     """Wall time of the run that ended with this verdict; the arms' own seconds overlap."""
@@ -70,7 +81,7 @@ class Verdict(Value):
 
     @property
     def spent(self) -> Usage:
-        return self.before.usage + self.after.usage
+        return self.before.usage + self.after.usage + self.neither.usage
 
 
 class Tried(Value):

@@ -77,11 +77,16 @@ class Store:
 
     def get(self, id: str) -> Trajectory:
         """The trajectory of that id; raises UsageError when there is none."""
+        run = self.find(id)
+        if run is None:
+            raise UsageError(f"there is no trajectory {id!r}; `assay runs list` shows those of this tenant")
+        return run
+
+    def find(self, id: str) -> Trajectory | None:
+        """The trajectory of that id, if there is one."""
         with self.database.read() as session:
             row = self._row(session, id)
-            if row is None:
-                raise UsageError(f"there is no trajectory {id!r}; `assay runs list` shows those of this tenant")
-            return _trajectory(row)
+            return _trajectory(row) if row else None
 
     def found(self, beginning: str) -> Trajectory:
         """The trajectory whose id begins so, for people; raises UsageError when there are none or several."""

@@ -21,7 +21,7 @@ BANNED = {"utils", "util", "common", "core", "configs", "config", "managers", "m
 HEAVY = ("torch", "transformers", "chromadb", "litellm", "sentence_transformers", "ray", "vllm", "matplotlib")
 RUNS_TEXT = ("eval", "exec", "yaml.load", "yaml.unsafe_load", "yaml.full_load")
 TORCH = ("harness.models.local", "rl.checkpoint", "rl.lora", "rl.objective", "rl.trainer")
-"""Made of torch, so that they may import it at their top; who needs it imports it inside a function, which the import test proves."""
+"""Made of torch: they may import it at their top; who needs them imports them in a function, which the import test proves."""
 UNSAFE = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
 MOCKS = {"unittest.mock", "mock", "pytest_mock"}
 

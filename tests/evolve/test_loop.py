@@ -138,8 +138,8 @@ async def test_a_round_ends_the_same_however_often_it_was_killed(tmp_path: Path)
     [verdict] = await generation(whole.house, [adding()], tasks(40), RULE)
     rng = random.Random(5)
     broken = World(tmp_path / "broken", chance(0.1, 0.7))
-    for _ in range(6):
-        broken.dies_after = len(broken.calls) + rng.randrange(1, 12)
+    for _ in range(4):
+        broken.dies_after = len(broken.calls) + rng.randrange(1, 8)
         with pytest.raises(Killed):
             await generation(broken.house, unfinished(broken.house) or [adding()], tasks(40), RULE)
     broken.dies_after = None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from evolve.budget import ErrorBudget
 from evolve.change import Change
-from evolve.house import House, Look, Seeds
+from evolve.house import Episode, House, Look, Seeds
 from evolve.ledger import Ledger
 from evolve.lineage import Lineage
 from evolve.purse import Purse
@@ -99,14 +99,16 @@ class World:
     def recalled(self, task: Task, spec: HarnessSpec) -> bool:
         return bool(spec.bank) and self.recalls(task)
 
-    async def roll(self, task: Task, spec: HarnessSpec, seeds: Seeds, arm: str) -> Trajectory:
+    async def roll(self, episode: Episode) -> Trajectory:
+        task, spec, seeds, arm = episode.task, episode.spec, episode.seeds, episode.arm
         if self.dies_after is not None and len(self.calls) >= self.dies_after:
             raise Killed
         self.calls.append((arm, task.digest))
         rng = random.Random(f"{seeds.world}:{seeds.sampling}:{len(self.calls) if self.fresh_on_retry else 0}")
         outcome = self.outcome(task, self.recalled(task, spec), rng)
         await asyncio.sleep(self.delay(task, outcome if isinstance(outcome, float) else 0.0))
-        return finished(task, spec, seeds, arm, outcome, cost=self.price, steps=self.steps)
+        run = finished(task, spec, seeds, arm, outcome, cost=self.price, steps=self.steps)
+        return run.replace(id=episode.id) if episode.id else run
 
     fresh_on_retry: bool = False
     """An attempt with the same seeds may end otherwise, as with a flaky provider."""
