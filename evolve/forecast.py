@@ -7,7 +7,8 @@ from scipy.special import bdtr, betaincinv
 
 from evolve.capital import Floats
 from evolve.gate import Rule
-from evolve.simulate import independent, simulate
+from evolve.questions import simulate_replacement
+from evolve.simulate import Outcomes, independent, simulate
 from harness.value import Value
 
 
@@ -44,9 +45,30 @@ def chances(
     )
 
 
+def replacement_chances(
+    rule: Rule, level: float, text: float, neither: float, streams: int = 2000, seed: int = 0
+) -> tuple[Chance, ...]:
+    """As `chances`, for weights in a text's place: the three arms pass independently, an agent without both with `neither`.
+
+    The effects are 0 (the weights carry all of it) and half of what may be given away.
+    """
+    rng = np.random.default_rng(seed)
+
+    def arm(success: float) -> Floats:
+        return (rng.random((streams, rule.max_pairs)) < success).astype(float)
+
+    effects = [effect for effect in (0.0, -rule.margin / 2) if text + effect >= 0]
+    return tuple(
+        _told(effect, rule, simulate_replacement(arm(text), arm(text + effect), arm(neither), rule, level)) for effect in effects
+    )
+
+
 def _chance(effect: float, rule: Rule, level: float, d: Floats) -> Chance:
-    ended = simulate(d, rule, level)
-    streams = len(d)
+    return _told(effect, rule, simulate(d, rule, level))
+
+
+def _told(effect: float, rule: Rule, ended: Outcomes) -> Chance:
+    streams = len(ended.pairs)
     waits = np.sort(np.where(ended.admitted, ended.pairs, rule.max_pairs + 1))
     middle = int(waits[streams // 2])
     costs = np.sort(ended.pairs)

@@ -72,6 +72,8 @@ class House:
     glance: Glance
     owned: bool
     """The weights are ours to digest, so that an incumbent's rollouts may serve several trials."""
+    weights: str = ""
+    """Digest of the weights behind the model's name, where they are ours to digest."""
     concurrency: int = 8
     """Episodes at a time."""
     purse: Purse = field(default_factory=Purse)

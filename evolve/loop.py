@@ -51,7 +51,8 @@ async def explore(
         id = next(id for id in ids if (known := house.store.find(id)) is None or known.evidence is not None)
         return await house.run(Episode(task, under, seeds, EXPLORE, id))
 
-    jobs = iter([(task, number) for number in range(tries) for task in tasks])
+    distinct = {task.digest: task for task in tasks}.values()
+    jobs = iter([(task, number) for number in range(tries) for task in distinct])
     under_way = deque(asyncio.create_task(one(*job)) for job in islice(jobs, house.concurrency))
     found: dict[str, list[Trajectory]] = {}
     wins = 0

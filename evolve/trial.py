@@ -216,6 +216,7 @@ def _verdict(
         before=_arm([p.incumbent for p in judged]), after=_arm([p.candidate for p in judged]),
         neither=_arm([p.rollouts["neither"] for p in (pairs.complete if pairs else ()) if "neither" in p.rollouts]),
         answers=pairs.judged().answers if pairs else (), margin=prepared.rule.margin, policy=prepared.candidate.policy.name,
+        weights=pairs.house.weights if pairs else "",
         skills=(*(skill.digest for skill in prepared.change.drafts), *prepared.change.restores, *prepared.change.drops),
         watched=pairs.watched() if pairs else (), created=datetime.now(UTC),
     )  # fmt: skip

@@ -67,6 +67,8 @@ class Verdict(Value):
     """Mean reward that a removal may give away."""
     policy: str = ""
     """`model@adapter` of the candidate: the evidence is about this policy and no other."""
+    weights: str = ""
+    """Digest of the weights behind that name, where they are ours to digest."""
     skills: tuple[str, ...] = ()
     """Digests of the skills that it is about."""
     watched: tuple[Watched, ...] = ()

@@ -6,9 +6,11 @@ the process and of the machine. Portable SQL passes through here as it is; only 
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,7 +88,7 @@ class Database:
                 f"database {self.name}: {error}; install its driver, or use sqlite:////absolute/path/assay.db"
             ) from error
         if self._lite:
-            event.listen(self._engine, "connect", _prepare)
+            event.listen(self._engine, "connect", partial(_prepare, patience))
             event.listen(self._engine, "begin", _begin)
 
     @contextmanager
@@ -197,10 +199,22 @@ def _folder(folder: Path) -> None:
         raise StoreError(f"database folder {folder}: {error.strerror}; choose another data directory") from error
 
 
-def _prepare(connection: sqlite3.Connection, _record: object) -> None:
+def _prepare(patience: float, connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # transactions begin where `_begin` says, not where the driver guesses
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    _log_ahead(connection, time.monotonic() + patience)
+    for pragma in ("synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _log_ahead(connection: sqlite3.Connection, deadline: float) -> None:
+    """Into WAL mode. Of two that take a new file there at once, SQLite refuses one without waiting."""
+    while True:
+        try:
+            return connection.execute("PRAGMA journal_mode=WAL").close()
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
 
 
 def _begin(connection: Connection) -> None:

@@ -68,6 +68,8 @@ class Adapter(Value):
     runs: tuple[str, ...]
     """Trajectories that it was trained on."""
     recipe: Recipe
+    training: str
+    """Name of the training that made it."""
     trained: Trained
     created: datetime
 

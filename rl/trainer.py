@@ -1,6 +1,5 @@
 """The trainer: rows and a recipe to an adapter; killed anywhere, it goes on where it was. It judges no agent."""
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,7 +52,8 @@ def train(
     """Train one adapter on `weights`, whose model is used up, and publish it in the folder `adapters`.
 
     The same rows, recipe and weights are the same training: killed anywhere, it goes on from its last checkpoint under `work`
-    to the same adapter, bit for bit where the arithmetic repeats itself. `on` hears every step that is done now.
+    to the same adapter, bit for bit where the arithmetic repeats itself. `on` hears every step that is done now. The folder
+    `work` is the caller's to remove, once the adapter is on record.
     Raises UsageError when the rows teach nothing, StoreError for a damaged checkpoint.
     """
     learnt, held = split(rows, recipe)
@@ -76,7 +76,6 @@ def train(
             run.seconds = before + monotonic() - began
             keep(folder, _checkpoint(run))
     adapter = publish(run.model, run.best, weights.digest, adapters)
-    shutil.rmtree(folder, ignore_errors=True)
     return Trained(adapter=adapter, kept=run.kept, curve=tuple(run.curve), held=tuple(run.held), seconds=run.seconds)
 
 

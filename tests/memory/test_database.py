@@ -147,9 +147,8 @@ def test_processes_that_create_read_and_then_write_at_once_lose_nothing(file: Pa
         "        n = len(session.exec(select(NoteRow)).all())\n"
         "        session.add(NoteRow(text=str(n)))\n"
     )
-    others = [program(script, str(file)) for _ in range(2)]
-    assert [other.wait(60) for other in others] == [0, 0]
-    assert [other.stdout.close() for other in others if other.stdout] == [None, None]
+    with program(script, str(file)) as one, program(script, str(file)) as other:
+        assert [one.wait(60), other.wait(60)] == [0, 0]
     database = Database(f"sqlite:///{file}")
     database.create(NoteRow)
     assert texts(database) == [str(n) for n in range(50)]
