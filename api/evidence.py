@@ -5,7 +5,9 @@ from evolve.change import Change
 from evolve.gate import Rule
 from evolve.house import House
 from evolve.verdict import Verdict
+from evolve.vigil import restoring
 from harness.errors import UsageError
+from rl.shelf import Shelf
 from skills.bank import Bank
 from skills.skill import Skill
 
@@ -48,5 +50,6 @@ def stored(house: House, wanted: str) -> Change:
     """A stored skill (imported, rejected, retired) as a Change; the trial decides."""
     skill = found(house.bank, wanted)
     if house.bank.status(skill.digest) in ("retired", "internalised"):
-        return Change(name=skill.name, why=f"bring {skill.name} back", kind="restore", restores=(skill.digest,), proposer="human")
+        shelf = Shelf(house.lineage.database)
+        return restoring(skill.name, (skill.digest,), shelf, house.lineage, why=f"bring {skill.name} back")
     return Change(name=skill.name, why=skill.description, drafts=(skill,), proposer=skill.provenance.source)

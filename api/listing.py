@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,7 +12,6 @@ from rich.table import Table
 from api.evidence import found
 from api.settings import Settings
 from api.wiring import reindexed, stores
-from evolve.change import Change, apply
 from evolve.lineage import Lineage
 from evolve.verdict import Verdict
 from harness.errors import UsageError
@@ -88,25 +87,6 @@ def import_skill(settings: Settings, folder: Path) -> None:
     twin = f" (it says the same as {put.twin[:12]})" if put.twin else ""
     print(f"{put.reason}: {skill.name} {skill.digest[:12]} is {bank.status(skill.digest)}{twin}")
     print(f"try it: assay evolve TASKS.jsonl --skill {skill.name}")
-
-
-def move_skill(settings: Settings, wanted: str, deed: Literal["retire", "restore"]) -> None:
-    """Change the head by hand: no verdict, no claim on the error budget."""
-    _, bank, _, lineage = stores(settings)
-    skill = found(bank, wanted)
-    head = lineage.head()
-    active = skill.digest in bank.revision(head.spec.bank).skills
-    if active == (deed == "restore"):
-        raise UsageError(
-            f"skill {skill.name} is {bank.status(skill.digest)} and {'in' if active else 'not in'} the head: nothing to {deed}"
-        )
-    if deed == "retire":
-        change = Change(name=f"retire {skill.name}", kind="retire", drops=(skill.digest,))
-    else:
-        change = Change(name=f"restore {skill.name}", kind="restore", restores=(skill.digest,))
-    spec, revision = apply(change, head.spec, bank.revision(head.spec.bank))
-    new = lineage.force(change, spec, revision)
-    print(f"{change.name}: head {new.number}, by hand, unmeasured. `assay lineage rollback {head.number}` takes it back")
 
 
 def reindex(settings: Settings) -> None:

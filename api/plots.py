@@ -14,7 +14,10 @@ from evolve.gate import Rule
 from evolve.lineage import Head
 from evolve.measure import Measured
 from evolve.verdict import Verdict
+from rl.recipe import Trained
 
+TINY: Final = 1e-6
+"""The smallest loss that is drawn: the axis is logarithmic."""
 LATEST: Final = 30
 """Rows of the lineage that are drawn; the table beside it holds all."""
 
@@ -78,6 +81,25 @@ def sequence(verdict: Verdict, pairs: Sequence[tuple[float, float]], rule: Rule)
 
     words = f"95 % confidence sequence of {verdict.name} over {len(pairs)} pairs; {verdict.decision} at pair {verdict.pairs}"
     return _svg(draw, 3.8, words)
+
+
+def losses(rows: Sequence[tuple[str, Trained]]) -> str:
+    """Loss by step of each (name, training), held-out losses as marks, the step that was kept ringed."""
+
+    def draw(axes: Any) -> None:
+        for (name, trained), colour in zip(rows, (BAND, ADMIT, INDECISIVE), strict=False):
+            steps = [point.step for point in trained.curve]
+            axes.plot(steps, [max(point.loss, TINY) for point in trained.curve], color=colour, linewidth=1.6, label=_short(name))
+            axes.plot([p.step for p in trained.held], [max(p.loss, TINY) for p in trained.held], "s", color=colour, markersize=4)
+            kept = next(point for point in trained.held if point.step == trained.kept)
+            axes.plot(kept.step, max(kept.loss, TINY), "o", markersize=11, markerfacecolor="none", markeredgecolor=colour)
+        axes.set_yscale("log")
+        axes.set(xlabel="step", ylabel="loss, nats a token")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(axis="y", color=LINE, linewidth=0.8)
+        axes.legend(loc="upper right")
+
+    return _svg(draw, 3.2, "Training loss by step: " + ", ".join(name for name, _ in rows))
 
 
 def lineage(heads: Sequence[Head], verdicts: Sequence[Verdict]) -> str:

@@ -20,6 +20,14 @@ from evolve.remeasure import Remeasured
 from evolve.verdict import Verdict
 from harness.errors import UsageError
 from harness.value import Value
+from rl.recipe import Adapter
+
+QUESTIONS: Final = {
+    "better": "the candidate beats the incumbent",
+    "kept": "the candidate is no worse than the incumbent, less the margin",
+    "carries": "the adapter beats an agent with neither text nor adapter",
+    "needed": "the text beats an agent with neither",
+}
 
 
 class Stage(Value):
@@ -70,6 +78,13 @@ class Candidate(Value):
         return signs.count(1), signs.count(0), signs.count(-1)
 
 
+class Curve(Value):
+    """The losses of one training."""
+
+    name: str
+    adapter: Adapter
+
+
 class Report(Value):
     title: str
     created: datetime
@@ -80,6 +95,8 @@ class Report(Value):
     """The lineage, oldest first; the last is live."""
     verdicts: tuple[Verdict, ...] = ()
     """Of heads that none of `candidates` made."""
+    curves: tuple[Curve, ...] = ()
+    """The trainings of this story, the one that was tried first."""
     fresh: tuple[Remeasured, ...] = ()
     """Effects that were measured again after an admission."""
     notes: tuple[str, ...] = ()
@@ -105,9 +122,11 @@ def render(report: Report) -> str:
         report=report,
         lost=LOST,
         side=SIDE,
+        questions=QUESTIONS,
         decided=Counter(c.verdict.decision for c in report.candidates),
         stages=report.stages and Markup(plots.stages([(s.name, s.measured, s.greedy) for s in report.stages])),
         sequences=[c.pairs and Markup(plots.sequence(c.verdict, c.pairs, c.rule)) for c in report.candidates],
+        losses=report.curves and Markup(plots.losses([(c.name, c.adapter.trained) for c in report.curves])),
         lineage=report.heads and Markup(plots.lineage(report.heads, settled)),
         latest=plots.LATEST,
     )

@@ -5,13 +5,23 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.prompt import Confirm
 
 from evolve.change import Change
 from evolve.foresee import Forecast
 from evolve.gate import Decision
 from evolve.measure import Measured
+from evolve.remeasure import Remeasured
 from evolve.verdict import Verdict
 from harness.message import Usage
 
@@ -52,6 +62,19 @@ class Screen:
             yield lambda note: progress.update(task, advance=1, note=escape(note))
 
     @contextlib.contextmanager
+    def steps(self) -> Iterator[Callable[[str, int, int, str], None]]:
+        """A bar for each label it is called with: (label, steps done, of how many, remark); with the time that is left."""
+        with self._progress(TimeRemainingColumn(elapsed_when_finished=True)) as progress:
+            known: dict[str, TaskID] = {}
+
+            def on(label: str, done: int, total: int, note: str) -> None:
+                if label not in known:
+                    known[label] = progress.add_task(escape(label), total=total, note="")
+                progress.update(known[label], completed=done, note=escape(note))
+
+            yield on
+
+    @contextlib.contextmanager
     def trial(self, total: int) -> Iterator[Callable[[Change, Decision], None]]:
         """A bar over the pairs of whatever trial runs, with the running band; a question or a verdict ends it."""
 
@@ -69,8 +92,8 @@ class Screen:
         finally:
             self._ended()
 
-    def _progress(self) -> Progress:
-        columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    def _progress(self, clock: ProgressColumn | None = None) -> Progress:
+        columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), clock or TimeElapsedColumn())
         return Progress(*columns, TextColumn("{task.fields[note]}"), console=self.console)
 
     def _ended(self) -> None:
@@ -87,14 +110,18 @@ class Screen:
             else "success unknown, 50 % assumed"
         )
         self.say(f"  forecast for {forecast.name}: {based}; concerns {forecast.share:.0%} of the validate tasks")
+        if forecast.margin:
+            beside = f"; {forecast.neither:.0%} without text and adapter" if forecast.neither is not None else ""
+            self.say(f"    margin {forecast.margin:g}: the mean reward that it may give away{beside}")
         for chance in forecast.chances:
             need = f"half of them within {chance.pairs_to_admit} pairs" if chance.pairs_to_admit else "fewer than half ever"
-            self.say(f"    a true {chance.effect:+.1f} is admitted with chance {chance.admitted:.2f} ({need})")
+            said = f"{chance.effect:+.3g}" if forecast.margin else f"{chance.effect:+.1f}"
+            self.say(f"    a true {said} is admitted with chance {chance.admitted:.2f} ({need})")
         if forecast.supposed is None:
             self.say("    there is no room above this success for an effect of +0.1")
             likely = ""
         else:
-            likely = f"at {forecast.supposed:+.1f} about {forecast.pairs:.0f} pairs, {_cost(forecast.expected)}; "
+            likely = f"at {forecast.supposed:+.2g} about {forecast.pairs:.0f} pairs, {_cost(forecast.expected)}; "
         granted = f"    granted error level {forecast.level:.4f} (trial {forecast.index} of its stream)"
         self.say(f"{granted}; {likely}at most {_cost(forecast.most)}")
 
@@ -104,11 +131,22 @@ class Screen:
         self.console.print(
             f"  [{COLOURS[verdict.decision]}]{verdict.decision.upper()}[/] {escape(verdict.name)}: {escape(verdict.reason)}"
         )
+        for answered in verdict.answers[1:]:
+            told = answered.decision
+            self.say(
+                f"    {answered.question.name}: effect {told.effect:+.3f}, 95 % [{told.band[0]:+.3f}, {told.band[1]:+.3f}],"
+                f" {told.pairs} pairs: {told.code}"
+            )
         low, high = verdict.band
         said = f"    effect {verdict.effect:+.3f}, 95 % [{low:+.3f}, {high:+.3f}] (the mean at stopping is biased upwards)"
         self.say(
             f"{said}; {verdict.pairs} pairs of {verdict.drawn} tasks; {_cost(verdict.spent.replace(seconds=verdict.seconds))}"
         )
+
+    def fresh(self, again: Remeasured) -> None:
+        """An admission, measured again."""
+        low, high = again.band
+        self.say(f"    on {again.pairs} fresh pairs: effect {again.effect:+.3f}, 95 % [{low:+.3f}, {high:+.3f}]")
 
     def measured(self, label: str, measured: Measured, greedy: Measured | None = None) -> None:
         beside = f"; greedy {greedy.success:.1%} [{greedy.low:.1%}, {greedy.high:.1%}]" if greedy else ""

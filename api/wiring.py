@@ -1,13 +1,16 @@
 """Wiring: the only composition root; it chooses an implementation for every seam and opens the house of one agent."""
 
+import asyncio
 import contextlib
 import importlib.util
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from api.settings import Settings
 from evolve.budget import ErrorBudget
+from evolve.distil import Learning
 from evolve.house import Episode, Glance, House, Look, Roll
 from evolve.ledger import Ledger
 from evolve.lineage import Lineage
@@ -15,6 +18,7 @@ from evolve.propose import from_contrasts
 from evolve.purse import Paid, Purse
 from evolve.seams import Propose
 from harness.agent import Agent
+from harness.errors import UsageError
 from harness.seams import Model, OpenEnvironment, Scorer, Verify
 from harness.spec import HarnessSpec
 from harness.task import Task
@@ -24,6 +28,9 @@ from memory.database import Database
 from memory.embed import Embedder, HashedWords, MiniLM
 from memory.index import Index
 from memory.store import Store
+from rl.dataset import Ids, Row
+from rl.recipe import Point, Recipe, Trained
+from rl.shelf import Shelf
 from skills.bank import Bank
 from skills.contrast import contrast
 from skills.draft import Refusal, nearest
@@ -33,6 +40,8 @@ from skills.skill import Skill
 LOCAL = "local/"
 OWN = ("ollama/", "ollama_chat/", "hosted_vllm/", "lm_studio/", "llamafile/")
 """litellm's names of servers that one runs oneself."""
+ADAPTERS, TRAINING = "adapters", "training"
+"""Folders of the data directory: finished adapters, and the checkpoints of unfinished trainings."""
 LOCAL_WINDOW = 32
 """Episodes at a time on the local model: it decodes them in one batch."""
 
@@ -53,8 +62,20 @@ class Closing(Protocol):
     async def close(self) -> None: ...
 
 
+@runtime_checkable
+class Weighed(Protocol):
+    """A model whose weights are here to digest."""
+
+    version: str
+    """Digest of the weights."""
+
+
 Given = tuple[Model, Scorer | None, bool]
 """A model, its scorer if it has one, and whether its weights are ours to digest."""
+
+
+class Stopped(Exception):
+    """Ends a training thread whose command was interrupted; its checkpoints stay."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +110,9 @@ def model(settings: Settings, name: str) -> Given:
     if name.startswith(LOCAL):
         from harness.models.local import LocalModel
 
-        local = LocalModel(name.removeprefix(LOCAL), models=settings.models, threads=settings.threads or None)
+        local = LocalModel(
+            name.removeprefix(LOCAL), models=settings.models, adapters=settings.data / ADAPTERS, threads=settings.threads or None
+        )  # fmt: skip
         return local, local, True
     from harness.models.litellm import LiteLLM
 
@@ -116,6 +139,7 @@ def furnished(
     roll: Roll,
     glance: Glance,
     owned: bool = False,
+    weights: str = "",
     campaign: int | None = None,
     purse: Purse | None = None,
 ) -> House:
@@ -126,7 +150,7 @@ def furnished(
     lineage.begin(spec)
     return House(
         store=Store(database), bank=bank, lineage=lineage, budget=budget, ledger=Ledger(database, settings.agent),
-        roll=roll, glance=glance, owned=owned, concurrency=LOCAL_WINDOW if owned else settings.concurrency,
+        roll=roll, glance=glance, owned=owned, weights=weights, concurrency=LOCAL_WINDOW if owned else settings.concurrency,
         purse=purse or Purse(),
     )  # fmt: skip
 
@@ -177,11 +201,59 @@ async def opened(
                 finally:
                     await environment.close()
 
-            house = furnished(settings, spec, roll=roll, glance=glance, owned=owned, campaign=campaign, purse=purse)
+            house = furnished(
+                settings, spec, roll=roll, glance=glance, owned=owned, campaign=campaign, purse=purse,
+                weights=answers.version if isinstance(answers, Weighed) else "",
+            )  # fmt: skip
             yield Platform(house, agent, recall)
     finally:
         if isinstance(answers, Closing):
             await answers.close()
+
+
+def learning(settings: Settings, platform: Platform) -> Learning:
+    """The trainer of the live head's own weights; raises UsageError where they are not here, or what trains them is missing."""
+    policy = platform.house.lineage.head().spec.policy
+    if not policy.model.startswith(LOCAL):
+        raise UsageError(
+            f"training changes weights, and those of {policy.model} are not here: begin a lineage on a local model"
+            " (--model local/FOLDER, or local/smollm2-135m-instruct, with --agent NAME), and evolve there"
+        )
+    if not installed("peft"):
+        raise UsageError("training needs peft, and it is not installed: pip install -c constraints.txt '.[local]'")
+    from harness.models.local import LocalModel
+    from harness.models.local.load import load
+    from rl.trainer import train
+
+    serving = platform.agent.model
+    assert isinstance(serving, LocalModel), "a local policy is served by a local model"
+    adapters, work = settings.data / ADAPTERS, settings.data / TRAINING
+
+    def ids(spec: HarnessSpec) -> Ids:
+        plain = spec.prompts.dialect == "terminal"
+        return lambda messages: serving.ids(messages, template=not plain)[0]
+
+    async def made(rows: Sequence[Row], recipe: Recipe, parent: str, on: Callable[[Point], None]) -> Trained:
+        loop, stopped = asyncio.get_running_loop(), threading.Event()
+
+        def heard(point: Point) -> None:
+            if stopped.is_set():
+                raise Stopped
+            loop.call_soon_threadsafe(on, point)
+
+        def work_on() -> Trained:
+            weights = load(policy.model.removeprefix(LOCAL), settings.models, "sdpa")
+            return train(
+                weights, rows, recipe, work=work, adapters=adapters, parent=adapters / parent if parent else None, on=heard
+            )  # fmt: skip
+
+        try:
+            return await asyncio.to_thread(work_on)
+        except asyncio.CancelledError:
+            stopped.set()
+            raise
+
+    return Learning(base=serving.version, ids=ids, train=made, shelf=Shelf(platform.house.lineage.database), work=work)
 
 
 def reindexed(settings: Settings) -> int:

@@ -69,13 +69,15 @@ async def distil(
     tasks: Sequence[Task],
     course: Course,
     *,
+    reference: bool = True,
     on_run: Callable[[Trajectory], None] = lambda run: None,
     on_step: Callable[[str, Point], None] = lambda label, point: None,
 ) -> Distilled:
     """Practise train tasks with the skill in the prompt, and train an adapter on the correct runs as if it had not been there.
 
-    Nothing is run or trained twice: killed anywhere, the same call goes on. Raises UsageError when the skill is not active, or
-    too few runs are correct; SplitError for tasks that may not be learned from.
+    `reference`: also train the two adapters of `Distilled.matched`. Nothing is run or trained twice: killed anywhere, the same
+    call goes on. Raises UsageError when the skill is not active, or too few runs are correct; SplitError for tasks that may
+    not be learned from.
     """
     head = house.lineage.head().spec
     if skill.digest not in house.bank.revision(head.bank).skills:
@@ -99,7 +101,7 @@ async def distil(
         name=skill.name, why=f"adapter {adapter.name[:12]} carries it", kind="retire", proposer="distil", drops=(skill.digest,),
         edits=Edits(policy=head.policy.replace(adapter=adapter.name)), runs=tuple(run.id for run in used),
     )  # fmt: skip
-    return Distilled(adapter, change, await begun.reference(correct, head))
+    return Distilled(adapter, change, await begun.reference(correct, head) if reference else None)
 
 
 def _carrying(spec: HarnessSpec, adapter: Adapter) -> HarnessSpec:

@@ -51,11 +51,16 @@ class Rounds:
         self.database, self.agent = database, agent
         database.create(RoundRow)
 
-    def under_way(self, command: object) -> Round | None:
-        """The unfinished round of this command (any JSON value), if it is the last one that was begun."""
+    def under_way(self, command: object, lineage: Lineage) -> Round | None:
+        """The unfinished round of this command (any JSON value): the last one that was begun, its head moved by nobody else."""
         with self.database.read() as session:
             row = self._last(session)
-            return _round(row) if row and not row.finished and row.command == digest(command) else None
+            if row is None or row.finished or row.command != digest(command):
+                return None
+            last = _round(row)
+        own = {verdict.trial for verdict in settled(lineage, last).values()}
+        later = [head for head in lineage.heads() if head.number > last.head]
+        return last if all(head.how == "admitted" and head.trial in own for head in later) else None
 
     def begin(self, command: object, head: int, begun: Sequence[Change]) -> Round:
         """A new round; one that another command left unfinished is never gone on with."""
@@ -96,8 +101,9 @@ class Rounds:
 
 def settled(lineage: Lineage, under_way: Round) -> dict[str, Verdict]:
     """The verdicts of a round's changes so far, by the change's digest; those that only the purse stopped are not settled."""
+    own = {change.digest for change in under_way.changes}
     since = [v for v in lineage.verdicts() if v.created >= under_way.created and v.code != STOPPED]
-    return {v.change: v for v in since}
+    return {v.change: v for v in since if v.change in own}
 
 
 def _round(row: RoundRow) -> Round:
