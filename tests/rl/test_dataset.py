@@ -45,7 +45,7 @@ def engine(messages: Sequence[Message]) -> list[int]:
 def output(ids: Sequence[int], turn: int, *, error: bool = False, given: int = 0, finish: str = "stop") -> Step:
     mask = [place >= given for place in range(len(ids))]
     tokens = Tokens(ids=tuple(ids), logprobs=(-0.1,) * len(ids), mask=tuple(mask))
-    seen = Observation(text="no such thing" if error else "done", error=error)
+    seen = Observation(content="no such thing" if error else "done", error=error)
     text = decode(ids).rstrip("\n")
     return Step(turn=turn, action=Action(kind="call", tool="x"), observation=seen, text=text, tokens=tokens, finish=finish)
 

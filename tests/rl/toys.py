@@ -38,7 +38,7 @@ def weights(seed: int = 0) -> Any:
         torch.manual_seed(seed)
         config = LlamaConfig(
             vocab_size=IDS, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
-            num_key_value_heads=1, max_position_embeddings=64,
+            num_key_value_heads=1, max_position_embeddings=64, initializer_range=0.3,
         )  # fmt: skip
         model = LlamaForCausalLM(config).eval()
     return Weights(model, None, f"toy {seed}")
