@@ -148,10 +148,11 @@ def test_a_data_directory_that_is_none_is_words(desk: Desk) -> None:
 
 def test_by_hand_is_recorded_as_unmeasured_and_rolls_back(desk: Desk, verdicts: list[dict[str, Any]]) -> None:
     name = verdicts[0]["name"]
-    assert "unmeasured" in desk.run("skills", "retire", name).stdout
+    assert "give either a task file" in desk.run("skills", "retire", name, code=2).stderr
+    assert "unmeasured" in desk.run("skills", "retire", name, "--force").stdout
     assert desk.json("skills", "show", name)["history"][-1]["verdict"] == "unmeasured"
-    assert "nothing to retire" in desk.run("skills", "retire", name, code=2).stderr
-    desk.run("skills", "restore", name)
+    assert "nothing to retire" in desk.run("skills", "retire", name, "--force", code=2).stderr
+    desk.run("skills", "restore", name, "--force")
     heads = desk.json("lineage", "show")["heads"]
     assert [h["how"] for h in heads[-2:]] == ["forced", "forced"]
     desk.run("lineage", "rollback", "2")
@@ -169,7 +170,7 @@ def test_export_and_import_keep_the_evidence_and_the_quarantine(
     other = str(tmp_path / "other")
     desk.run("skills", "import", str(tmp_path / name), "--data", other)
     assert desk.json("skills", "list", "--data", other)[0]["status"] == "quarantined"
-    assert "no lineage yet" in desk.run("skills", "restore", name, "--data", other, code=2).stderr
+    assert "no lineage yet" in desk.run("skills", "restore", name, "--force", "--data", other, code=2).stderr
 
 
 def test_doctor_names_the_noise_and_what_a_users_folder_shadows(desk: Desk) -> None:
