@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from evolve.change import apply
+from evolve.change import Change, apply
 from evolve.gate import Rule
 from evolve.loop import generation
 from evolve.rounds import Rounds, settled
 from harness.errors import UsageError
-from tests.evolve.worlds import ROOT, World, adding, chance, tasks
+from tests.evolve.worlds import ROOT, World, adding, chance, skill, tasks
 
 
 def made(folder: Path) -> tuple[World, Rounds]:
@@ -49,7 +49,7 @@ async def test_its_own_admission_does_not_end_a_round_and_another_head_does(tmp_
     now = rounds.under_way("evolve", world.lineage)
     assert now == begun
     assert settled(world.lineage, now) == {adding().digest: verdict}
-    by_hand = adding("by-hand")
+    by_hand = Change(name="by-hand", drafts=(skill("by-hand", "do it otherwise"),))
     head = world.lineage.head().spec
     world.lineage.force(by_hand, *apply(by_hand, head, world.bank.revision(head.bank)))
     assert rounds.under_way("evolve", world.lineage) is None
