@@ -2,6 +2,7 @@
 
 import importlib.util
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,3 +43,44 @@ def weights(seed: int = 0) -> Any:
         )  # fmt: skip
         model = LlamaForCausalLM(config).eval()
     return Weights(model, None, f"toy {seed}")
+
+
+def folder(path: Path) -> str:
+    """A whole local model in a folder, by its name in a policy: it answers `no`, and where its prompt holds many `~`, `yes`.
+
+    Its one layer attends to all of the prompt alike and counts the marks; what a skill that is full of them brings about can
+    be learnt into its weights in a few steps.
+    """
+    weights()
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    letters = {letter: place for place, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    bare = Tokenizer(models.BPE(vocab=letters, merges=[]))
+    bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    bare.decoder = decoders.ByteLevel()
+    bare.add_special_tokens(["<end>"])
+    bare.add_tokens([" answer yes\n", " answer no\n"])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bare, eos_token="<end>", pad_token="<end>")
+    yes, no = (tokenizer.convert_tokens_to_ids(f" answer {word}\n") for word in ("yes", "no"))
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=4096, tie_word_embeddings=False, eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        model = LlamaForCausalLM(config).eval()
+        for name, value in model.named_parameters():
+            if "norm" not in name:
+                value.mul_(0.1)
+        layer = model.model.layers[0].self_attn
+        model.model.embed_tokens.weight[:, 0] = 1.0
+        model.model.embed_tokens.weight[letters["~"], 1] = 1.0
+        layer.v_proj.weight[0, 1] = 1.0
+        layer.o_proj.weight[2, 0] = 1.5
+        model.lm_head.weight[no, 0] = 2.5
+        model.lm_head.weight[yes, 0], model.lm_head.weight[yes, 2] = 2.05, 1.0
+    model.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return f"local/{path}"
