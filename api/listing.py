@@ -12,8 +12,11 @@ from rich.table import Table
 from api.evidence import found
 from api.settings import Settings
 from api.wiring import reindexed, stores
+from evolve.ledger import Ledger
 from evolve.lineage import Lineage
+from evolve.stale import stale
 from evolve.verdict import Verdict
+from evolve.vigil import vigil
 from harness.errors import UsageError
 from harness.task import Split
 from harness.trajectory import Trajectory
@@ -94,18 +97,23 @@ def reindex(settings: Settings) -> None:
 
 
 def show_lineage(settings: Settings, *, as_json: bool) -> None:
-    _, bank, _, lineage = stores(settings)
+    database, bank, _, lineage = stores(settings)
     heads, verdicts = lineage.heads(), lineage.verdicts()
+    seen = vigil(lineage, Ledger(database, settings.agent), Store(database)) if heads else None
+    aged = stale(lineage, seen=seen) if heads else []
     if as_json:
-        return _print(
-            {"heads": [h.model_dump(mode="json") for h in heads], "verdicts": [v.model_dump(mode="json") for v in verdicts]}
-        )
+        return _print({
+            "heads": [h.model_dump(mode="json") for h in heads], "verdicts": [v.model_dump(mode="json") for v in verdicts],
+            "watch": seen.model_dump(mode="json") if seen else None, "stale": [one.model_dump(mode="json") for one in aged],
+        })  # fmt: skip
     table = _table("head", "parent", "how", "change", "skills", "model", "since")
     for head in heads:
         names = ", ".join(skill.name for skill in bank.skills(head.spec.bank)) if head.spec.bank else "none"
         live = " (live)" if head is heads[-1] else ""
         since = f"{head.created.astimezone():%Y-%m-%d %H:%M}"
-        _row(table, f"{head.number}{live}", head.parent or "", head.how, head.change, names, head.spec.policy.name, since)
+        policy = head.spec.policy
+        answers_as = f"{policy.model}@{policy.adapter[:12]}" if policy.adapter else policy.model
+        _row(table, f"{head.number}{live}", head.parent or "", head.how, head.change, names, answers_as, since)
     _show(table, "no lineage yet: `assay run TASKS.jsonl` or `assay evolve TASKS.jsonl` begins one")
     if verdicts:
         answers = _table("change", "kind", "head", "decision", "effect", "95 % band", "pairs", "reason")
@@ -113,6 +121,12 @@ def show_lineage(settings: Settings, *, as_json: bool) -> None:
             band = f"[{v.band[0]:+.2f}, {v.band[1]:+.2f}]"
             _row(answers, v.name, v.kind, v.head, v.decision, f"{v.effect:+.3f}", band, v.pairs, v.reason)
         _show(answers, "")
+    out = Console(highlight=False)
+    if seen is not None:
+        said = f"ALARM: {seen.reason}; `assay evolve TASKS.jsonl` asks the gate again" if seen.alarm is not None else seen.reason
+        out.print(escape(f"watch over head {seen.head}: {said}"), style="red" if seen.alarm is not None else "")
+    for one in aged:
+        out.print(escape(f"stale: {one.name}: {one.why}; `assay evolve TASKS.jsonl --stale --margin M` tries it again"))
     return None
 
 
