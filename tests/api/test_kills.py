@@ -61,26 +61,20 @@ def facts(life: School, printed: str) -> Facts:
     with contextlib.closing(sqlite3.connect(life.data / "assay.db")) as opened:
         heads = opened.execute("select number, parent, how, spec, change, trial from head order by number").fetchall()
         verdicts = [json.loads(row[0]) for row in opened.execute("select body from verdict order by trial, place")]
-        columns = opened.execute("select trial, side, count(*), count(distinct place) from rollout group by 1, 2").fetchall()
-        adapters = (
-            opened.execute("select digest, training, skill from adapter order by digest").fetchall() if trains(opened) else []
-        )
+        ledger = opened.execute("select column, place, value from rollout where place < 9 order by 1, 2").fetchall()
+        known = bool(opened.execute("select count(*) from sqlite_master where name = 'adapter'").fetchone()[0])
+        adapters = opened.execute("select digest, training, skill from adapter order by 1").fetchall() if known else []
         runs = opened.execute("select count(*), count(distinct id) from trajectory").fetchone()
-        budgets = opened.execute("select * from stream order by 1, 2, 3").fetchall()
-    assert all(many == distinct for *_, many, distinct in columns)
+        budgets = opened.execute("select * from error_budget order by 1, 2, 3").fetchall()
     assert runs[0] == runs[1]
     answer = json.loads(printed)
     return {
-        "heads": heads, "adapters": adapters, "budgets": budgets,
+        "heads": heads, "adapters": adapters, "budgets": budgets, "ledger": ledger,
         "verdicts": [{name: v[name] for name in verdict} for v in verdicts],
         "printed": [v["trial"] for v in answer] if isinstance(answer, list) else answer["adapter"]["trained"]["adapter"],
         "weights": sorted(path.name for path in (life.data / "adapters").iterdir()) if adapters else [],
         "left": [path.name for path in (life.data / "training").iterdir()] if (life.data / "training").exists() else [],
     }  # fmt: skip
-
-
-def trains(opened: sqlite3.Connection) -> bool:
-    return bool(opened.execute("select count(*) from sqlite_master where name = 'adapter'").fetchone()[0])
 
 
 def parts(steps: int, life: int) -> tuple[int, int]:
