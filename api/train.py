@@ -21,12 +21,15 @@ from evolve.change import apply
 from evolve.distil import Course, Distilled, Learning, distil
 from evolve.foresee import foresee
 from evolve.gate import Rule
+from evolve.lineage import CARRIED
 from evolve.measure import measure
 from evolve.purse import Purse
 from evolve.trial import prepare
 from evolve.verdict import Verdict
 from harness.spec import HarnessSpec
 from harness.task import Task
+from rl.recipe import Adapter
+from rl.shelf import Shelf
 from skills.skill import Skill
 
 PRACTICE = "practice on train tasks"
@@ -54,13 +57,14 @@ class Result:
     """What came of it, as far as it came."""
 
     distilled: Distilled | None = None
+    adapter: Adapter | None = None
     verdict: Verdict | None = None
     stages: list[Stage] = field(default_factory=list)
 
     def data(self) -> dict[str, object]:
         matched = self.distilled.matched if self.distilled else None
         return {
-            "adapter": self.distilled.adapter.model_dump(mode="json") if self.distilled else None,
+            "adapter": self.adapter.model_dump(mode="json") if self.adapter else None,
             "matched": [adapter.model_dump(mode="json") for adapter in matched or ()],
             "verdict": self.verdict.model_dump(mode="json") if self.verdict else None,
             "stages": [stage.model_dump(mode="json") for stage in self.stages],
@@ -86,9 +90,14 @@ async def _train(settings: Settings, workload: Workload, plan: Training, screen:
         skill = found(house.bank, plan.skill)
         if said := carried(platform, skill):
             screen.say(said)
+            verdicts = {v.trial: v for v in house.lineage.verdicts()}
+            result.verdict = verdicts.get(house.bank.history(skill.digest)[-1].verdict)
+            shelf, bound = Shelf(house.lineage.database), house.bank.history(skill.digest)[-1].reason
+            result.adapter = next((a for a in shelf.all() if CARRIED.format(a.name) == bound), None)
             return result
         teacher = learning(settings, platform)
         result.distilled = await practise(platform, teacher, skill, of["train"], plan.course, screen, reference=plan.reference)
+        result.adapter = result.distilled.adapter
         if plan.margin is None:
             await _margins(platform, result.distilled, of["validate"], plan, screen, path)
             return result
