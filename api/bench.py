@@ -1,10 +1,11 @@
 """The bench: the trials of one command, each forecast before it and told after it, and one report of them all."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from api.evidence import told
 from api.report import Candidate, Report, write
@@ -20,6 +21,7 @@ from evolve.trial import Prepared
 from evolve.verdict import Verdict
 from harness.task import Task
 
+NONE: Final[Mapping[str, Verdict]] = MappingProxyType({})
 UNPRICED = (
     "no price is known for {model}: its calls count as 0 USD, so --max-cost cannot stop them; --price IN/OUT (US dollars per"
     " million prompt and completion tokens) lets it. Begin without a price?"
@@ -42,8 +44,12 @@ class Bench:
         model = self.house.lineage.head().spec.policy.model
         return not unpriced(settings, model) or self.yes or self.screen.agrees(UNPRICED.format(model=model))
 
-    async def tried(self, changes: Sequence[Change], tasks: Sequence[Task]) -> None:
-        """One trial after the other, against whatever head is live by then."""
+    async def tried(self, changes: Sequence[Change], tasks: Sequence[Task], known: Mapping[str, Verdict] = NONE) -> None:
+        """One trial after the other, against whatever head is live by then; those with a `known` verdict are told again."""
+        for change in changes:
+            if change.digest in known:
+                self.keep(change, known[change.digest])
+        changes = [change for change in changes if change.digest not in known]
         with self.screen.trial(self.rule.max_pairs) as on:
             await generation(self.house, changes, tasks, self.rule, before=self._agreed, on=on, after=self.keep)
 

@@ -109,11 +109,11 @@ async def _evolve(
             now = rounds.begin(command, house.lineage.head().number, _first(platform, plan, screen))
         elif now.changes:
             screen.say(f"going on with the round that was begun: {', '.join(change.name for change in now.changes)}")
-        await _try(bench, now, now.begun, validate)
+        await bench.tried(now.begun, validate, settled(house.lineage, now))
         if _drafts(plan, now, bench):
             drafted = await _drafted(platform, train, plan, screen)
             now = now if purse.empty else rounds.propose(now.number, drafted)
-        await _try(bench, now, now.drafted or (), validate)
+        await bench.tried(now.drafted or (), validate, settled(house.lineage, now))
         if _finished(now, bench):
             rounds.finish(now.number)
         bench.report(settings, plan.out)
@@ -140,15 +140,6 @@ def _first(platform: Platform, plan: Evolution, screen: Screen) -> list[Change]:
     if begun:
         screen.say(f"going on with what was begun and not decided: {', '.join(change.name for change in begun)}")
     return [*([again] if again else []), *begun]
-
-
-async def _try(bench: Bench, now: Round, changes: Sequence[Change], validate: Sequence[Task]) -> None:
-    """The trials of these changes that are still open; those that were settled before are told again."""
-    known = settled(bench.house.lineage, now)
-    for change in changes:
-        if change.digest in known:
-            bench.keep(change, known[change.digest])
-    await bench.tried([change for change in changes if change.digest not in known], validate)
 
 
 def _drafts(plan: Evolution, now: Round, bench: Bench) -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -24,7 +24,8 @@ from evolve.gate import Rule
 from evolve.lineage import CARRIED
 from evolve.measure import measure
 from evolve.purse import Purse
-from evolve.trial import prepare
+from evolve.rounds import Round, Rounds, settled
+from evolve.trial import STOPPED, prepare
 from evolve.verdict import Verdict
 from harness.spec import HarnessSpec
 from harness.task import Task
@@ -50,6 +51,16 @@ class Training:
     reference: bool
     out: Path
     yes: bool
+
+    @property
+    def rule(self) -> Rule:
+        """What the trial must show, once a margin is stated."""
+        return Rule(margin=self.margin or 0.0, cap=self.cap, max_pairs=self.max_pairs)
+
+    def command(self, skill: Skill, tasks: Sequence[Task]) -> list[object]:
+        """What makes it the same command: money, pairs and where the report goes may change from one time to the next."""
+        asked = [skill.digest, self.course.digest, self.margin, self.reference]
+        return ["train", *asked, sorted(task.digest for task in tasks)]
 
 
 @dataclass
@@ -84,55 +95,73 @@ def train_tasks(settings: Settings, path: Path, plan: Training, *, as_json: bool
 async def _train(settings: Settings, workload: Workload, plan: Training, screen: Screen, path: Path) -> Result:
     result = Result()
     of = {split: [t for t in workload.tasks if t.split == split] for split in ("train", "validate", "test")}
-    purse = Purse(plan.max_cost)
-    async with opened(settings, workload, first_spec(settings), purse=purse) as platform:
+    async with opened(settings, workload, first_spec(settings), purse=Purse(plan.max_cost)) as platform:
         house = platform.house
         skill = found(house.bank, plan.skill)
-        if said := carried(platform, skill):
-            screen.say(said)
-            verdicts = {v.trial: v for v in house.lineage.verdicts()}
-            result.verdict = verdicts.get(house.bank.history(skill.digest)[-1].verdict)
-            shelf, bound = Shelf(house.lineage.database), house.bank.history(skill.digest)[-1].reason
-            result.adapter = next((a for a in shelf.all() if CARRIED.format(a.name) == bound), None)
-            return result
-        teacher = learning(settings, platform)
-        result.distilled = await practise(platform, teacher, skill, of["train"], plan.course, screen, reference=plan.reference)
-        result.adapter = result.distilled.adapter
+        rounds, command = Rounds(house.lineage.database, settings.agent), plan.command(skill, workload.tasks)
+        now = rounds.under_way(command, house.lineage)
+        if now is None:
+            if _carried(platform, skill, result, screen):
+                return result
+            teacher = learning(settings, platform)
+            now = rounds.begin(command, house.lineage.head().number, ())
+        else:
+            screen.say("going on with the training that was begun")
+            teacher = learning(settings, platform)
+        head = next(one.spec for one in house.lineage.heads() if one.number == now.head)
+        distilled = await practise(platform, teacher, skill, of["train"], plan.course, screen, head, reference=plan.reference)
+        result.distilled, result.adapter = distilled, distilled.adapter
+        now = rounds.propose(now.number, [distilled.change])
         if plan.margin is None:
-            await _margins(platform, result.distilled, of["validate"], plan, screen, path)
-            return result
-        head = house.lineage.head().spec
-        rule = Rule(margin=plan.margin, cap=plan.cap, max_pairs=plan.max_pairs)
-        bench = Bench(house, screen, rule, plan.yes)
-        await bench.tried([result.distilled.change], of["validate"])
-        result.verdict = bench.answers.get(result.distilled.change.digest)
-        if result.verdict is not None and of["test"]:
-            result.stages = await staged(platform, result.distilled, head, of["test"], screen, plan.course.seed)
-        bench.report(settings, plan.out, stages=tuple(result.stages), curves=curves(result.distilled))
-        return result
+            await _margins(platform, distilled, of["validate"], plan, screen, path)
+        else:
+            await _tried(platform, Bench(house, screen, plan.rule, plan.yes), now, head, of, plan, result, settings)
+        if plan.margin is None or (result.verdict is not None and result.verdict.code != STOPPED):
+            rounds.finish(now.number)
+    return result
 
 
-def carried(platform: Platform, skill: Skill) -> str:
-    """Who carries a skill that is in the weights already; empty: it is not."""
+async def _tried(
+    platform: Platform, bench: Bench, now: Round, head: HarnessSpec, of: Mapping[str, Sequence[Task]], plan: Training,
+    result: Result, settings: Settings,
+) -> None:  # fmt: skip
+    """The trial, the stages on test tasks, and the report."""
+    distilled = result.distilled
+    assert distilled is not None, "trials come after training"
+    await bench.tried([distilled.change], of["validate"], settled(platform.house.lineage, now))
+    result.verdict = bench.answers.get(distilled.change.digest)
+    if result.verdict is not None and of["test"]:
+        result.stages = await staged(platform, distilled, head, of["test"], bench.screen, plan.course.seed)
+    bench.report(settings, plan.out, stages=tuple(result.stages), curves=curves(distilled))
+
+
+def _carried(platform: Platform, skill: Skill, result: Result, screen: Screen) -> bool:
+    """Whether a skill is in the weights already: then its adapter and its verdict are told again."""
     house = platform.house
     if house.bank.status(skill.digest) != "internalised":
-        return ""
+        return False
     last = house.bank.history(skill.digest)[-1]
-    return (
-        f"skill {skill.name} is internalised already, {last.reason[:31]} (verdict {last.verdict}). `assay skills restore"
+    result.verdict = next((v for v in house.lineage.verdicts() if v.trial == last.verdict and v.decision == "admit"), None)
+    shelf = Shelf(house.lineage.database)
+    result.adapter = next((a for a in shelf.all() if CARRIED.format(a.name) == last.reason), None)
+    named = f"carried by adapter {result.adapter.name[:12]}" if result.adapter else last.reason
+    screen.say(
+        f"skill {skill.name} is internalised already, {named} (verdict {last.verdict}). `assay skills restore"
         f" {skill.name} TASKS.jsonl` asks whether its text should come back"
     )
+    return True
 
 
 async def practise(
-    platform: Platform, teacher: Learning, skill: Skill, train: Sequence[Task], course: Course, screen: Screen, *, reference: bool
-) -> Distilled:
+    platform: Platform, teacher: Learning, skill: Skill, train: Sequence[Task], course: Course, screen: Screen, head: HarnessSpec,
+    *, reference: bool,
+) -> Distilled:  # fmt: skip
     """Distil with progress: tries, then the loss of each step."""
     tries = count(1)
     most = course.tries * len(train)
     with screen.steps() as progress:
         distilled = await distil(
-            platform.house, teacher, skill, train, course, reference=reference,
+            platform.house, teacher, skill, train, course, head=head, reference=reference,
             on_run=lambda run: progress(PRACTICE, next(tries), most, outcome(run)),
             on_step=lambda label, point: progress(label, point.step, course.recipe.steps, f"loss {point.loss:.4f}"),
         )  # fmt: skip

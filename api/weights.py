@@ -77,8 +77,8 @@ async def internalise(
     house = platform.house
     screen.title("Know-how into weights")
     course = Course(seed=seed)
-    distilled = await practise(platform, learning(settings, platform), skill, train, course, screen, reference=True)
     head = house.lineage.head().spec
+    distilled = await practise(platform, learning(settings, platform), skill, train, course, screen, head, reference=True)
     verdict = await trial(platform, screen, distilled.change, validate, RETIRE)
     fresh: tuple[Remeasured, ...] = ()
     if verdict.decision == "admit":

@@ -69,17 +69,19 @@ async def distil(
     tasks: Sequence[Task],
     course: Course,
     *,
+    head: HarnessSpec | None = None,
     reference: bool = True,
     on_run: Callable[[Trajectory], None] = lambda run: None,
     on_step: Callable[[str, Point], None] = lambda label, point: None,
 ) -> Distilled:
     """Practise train tasks with the skill in the prompt, and train an adapter on the correct runs as if it had not been there.
 
+    `head`: the spec that is practised with, and that the Change is about; the live head's if nothing is said.
     `reference`: also train the two adapters of `Distilled.matched`. Nothing is run or trained twice: killed anywhere, the same
     call goes on. Raises UsageError when the skill is not active, or too few runs are correct; SplitError for tasks that may
     not be learned from.
     """
-    head = house.lineage.head().spec
+    head = head or house.lineage.head().spec
     if skill.digest not in house.bank.revision(head.bank).skills:
         raise UsageError(
             f"skill {skill.name} is {house.bank.status(skill.digest)}, not active: only what has earned its place in the prompt"

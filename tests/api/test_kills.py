@@ -73,6 +73,7 @@ def facts(life: School, printed: str) -> Facts:
         "verdicts": [{name: v[name] for name in verdict} for v in verdicts],
         "printed": [v["trial"] for v in answer] if isinstance(answer, list) else answer["adapter"]["trained"]["adapter"],
         "weights": sorted(path.name for path in (life.data / "adapters").iterdir()) if adapters else [],
+        "stages": [(s["name"], s["measured"]["success"]) for s in answer["stages"]] if isinstance(answer, dict) else [],
         "left": [path.name for path in (life.data / "training").iterdir()] if (life.data / "training").exists() else [],
     }  # fmt: skip
 
