@@ -1,5 +1,6 @@
 """The command line: arguments in, one call, words or JSON out; nothing heavy is imported before a command needs it."""
 
+import errno
 import shlex
 import sys
 from pathlib import Path
@@ -349,6 +350,8 @@ def main() -> None:
         place = ".".join(str(part) for part in first["loc"])
         sys.exit(_said(f"{error.title}: {place}: {first['msg']}; found {first.get('input')!r}"))
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            sys.exit(_said(f"{error.filename or 'the disk'}: {error.strerror}; free some space, then go on with: {_again()}"))
         sys.exit(_said(f"{error.filename or 'the system'}: {error.strerror or error}; check the path, or choose another"))
     except SystemExit as ending:
         if ending.code == INTERRUPTED:

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from harness.adapters import FILES, named
-from harness.errors import UsageError
+from harness.errors import StoreError, UsageError
 from rl.recipe import Recipe
 
 State = Mapping[str, Tensor]
@@ -84,11 +84,17 @@ def publish(wrapped: Any, weights: State, base: str, root: Path) -> str:
 
 
 def written(path: Path, data: bytes) -> str:
-    """Write a file through to the disk; its sha256."""
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    """Write a file through to the disk; its sha256. Raises StoreError where it does not fit."""
+    try:
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise StoreError(
+            f"{path}: {len(data):,} bytes could not be written ({error.strerror or error}); nothing half-written is ever read."
+            " Free some space and run the same command again: it goes on from the last whole checkpoint"
+        ) from error
     return hashlib.sha256(data).hexdigest()
 
 

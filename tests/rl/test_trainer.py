@@ -84,6 +84,22 @@ def test_a_damaged_checkpoint_is_named_with_what_to_do(tmp_path: Path, damage: s
         train(tmp_path)
 
 
+def test_a_full_disk_is_said_and_training_goes_on_when_there_is_space(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    whole = train(tmp_path / "whole")
+    with pytest.raises(Killed):
+        train(tmp_path, dies_at=5)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(StoreError, match=r"could not be written.*Free some space"):
+            train(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not (tmp_path / "adapters").exists() or not list((tmp_path / "adapters").iterdir())
+    assert train(tmp_path).adapter == whole.adapter
+
+
 def test_a_half_written_checkpoint_is_never_looked_at(tmp_path: Path) -> None:
     whole = train(tmp_path / "whole")
     with pytest.raises(Killed):
