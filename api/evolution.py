@@ -9,7 +9,7 @@ from pathlib import Path
 
 from api.alone import alone
 from api.bench import Bench
-from api.evidence import stored
+from api.evidence import found, stored
 from api.screen import Screen
 from api.settings import Settings
 from api.tasks import Workload, load
@@ -17,11 +17,12 @@ from api.wiring import Platform, drafter, opened
 from api.work import first_spec, outcome
 from evolve.change import Change
 from evolve.gate import Rule
+from evolve.house import House
 from evolve.loop import explore, propose, unfinished
 from evolve.propose import from_successes
 from evolve.purse import Purse
 from evolve.rounds import Round, Rounds, settled
-from evolve.stale import stale
+from evolve.stale import latest, stale
 from evolve.trial import STOPPED
 from evolve.verdict import Verdict
 from evolve.vigil import reopened, vigil
@@ -105,6 +106,8 @@ async def _evolve(
         rounds = Rounds(house.lineage.database, settings.agent)
         command = plan.command(workload.tasks)
         now = rounds.under_way(command, house.lineage)
+        if now is None and plan.skill is not None and (known := _active(house, plan.skill, screen)):
+            return known
         if now is None:
             now = rounds.begin(command, house.lineage.head().number, _first(platform, plan, screen))
         elif now.changes:
@@ -114,9 +117,9 @@ async def _evolve(
             drafted = await _drafted(platform, train, plan, screen)
             now = now if purse.empty else rounds.propose(now.number, drafted)
         await bench.tried(now.drafted or (), validate, settled(house.lineage, now))
+        bench.report(settings, plan.out)
         if _finished(now, bench):
             rounds.finish(now.number)
-        bench.report(settings, plan.out)
         return [bench.answers[change.digest] for change in now.changes if change.digest in bench.answers]
 
 
@@ -140,6 +143,19 @@ def _first(platform: Platform, plan: Evolution, screen: Screen) -> list[Change]:
     if begun:
         screen.say(f"going on with what was begun and not decided: {', '.join(change.name for change in begun)}")
     return [*([again] if again else []), *begun]
+
+
+def _active(house: House, wanted: str, screen: Screen) -> list[Verdict]:
+    """The verdict of a skill that is in the prompt by one: it is told again, nothing is tried."""
+    skill = found(house.bank, wanted)
+    last = latest(house.lineage.verdicts(), skill.digest)
+    if last is None or house.bank.status(skill.digest) != "active":
+        return []
+    screen.say(
+        f"skill {skill.name} is active already (verdict {last.trial}). `assay skills retire {skill.name} TASKS.jsonl --margin M`"
+        " asks whether it is still needed"
+    )
+    return [last]
 
 
 def _drafts(plan: Evolution, now: Round, bench: Bench) -> bool:
