@@ -30,7 +30,7 @@ Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 Data = Annotated[Path | None, typer.Option("--data", help="Data directory (ASSAY_DATA; default .assay).")]
 AgentName = Annotated[str | None, typer.Option("--agent", help="Whose lineage (ASSAY_AGENT; default main).")]
 Model = Annotated[
-    str | None, typer.Option("--model", help="Model of a new lineage: local/..., openai/..., anthropic/..., ollama/...")
+    str | None, typer.Option("--model", help="Model of a new lineage: local/..., vllm/..., openai/..., anthropic/..., ollama/...")
 ]
 BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Address of an OpenAI-compatible server.")]
 Price = Annotated[

@@ -37,9 +37,11 @@ from skills.draft import Refusal, nearest
 from skills.recall import SkillRecall
 from skills.skill import Skill
 
-LOCAL = "local/"
+LOCAL, VLLM = "local/", "vllm/"
 OWN = ("ollama/", "ollama_chat/", "hosted_vllm/", "lm_studio/", "llamafile/")
 """litellm's names of servers that one runs oneself."""
+VLLM_URL = "http://127.0.0.1:8000/v1"
+"""Where a vLLM server listens unless it is told otherwise."""
 ADAPTERS, TRAINING = "adapters", "training"
 """Folders of the data directory: finished adapters, and the checkpoints of unfinished trainings."""
 LOCAL_WINDOW = 32
@@ -114,9 +116,17 @@ def model(settings: Settings, name: str) -> Given:
             name.removeprefix(LOCAL), models=settings.models, adapters=settings.data / ADAPTERS, threads=settings.threads or None
         )  # fmt: skip
         return local, local, True
+    key = settings.api_key.get_secret_value()
+    if name.startswith(VLLM):
+        from harness.models.vllm import VLLMModel
+
+        served = VLLMModel(
+            base_url=settings.base_url or VLLM_URL, api_key=key or None, adapters=settings.data / ADAPTERS,
+            concurrency=settings.concurrency,
+        )  # fmt: skip
+        return served, served, False
     from harness.models.litellm import LiteLLM
 
-    key = settings.api_key.get_secret_value()
     hosted = LiteLLM(
         base_url=settings.base_url or None, api_key=key or None, price=settings.prices, concurrency=settings.concurrency
     )
@@ -125,7 +135,7 @@ def model(settings: Settings, name: str) -> Given:
 
 def unpriced(settings: Settings, name: str) -> bool:
     """Whether a provider may charge for this model what nobody here counts: own servers and local models cost nothing."""
-    if name.startswith((LOCAL, *OWN)) or settings.base_url or settings.price:
+    if name.startswith((LOCAL, VLLM, *OWN)) or settings.base_url or settings.price:
         return False
     from harness.models.litellm import LiteLLM
 

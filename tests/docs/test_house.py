@@ -18,7 +18,7 @@ EVERY = [*CODE, *TESTS, *sorted((ROOT / "examples").rglob("*.py")), *sorted((ROO
 
 LONGEST, USUAL = 400, 120
 BANNED = {"utils", "util", "common", "core", "configs", "config", "managers", "manager", "helpers", "misc", "base"}
-HEAVY = ("torch", "transformers", "chromadb", "litellm", "sentence_transformers", "ray", "vllm", "matplotlib")
+HEAVY = ("torch", "transformers", "chromadb", "litellm", "sentence_transformers", "ray", "vllm", "matplotlib", "openai")
 RUNS_TEXT = ("eval", "exec", "yaml.load", "yaml.unsafe_load", "yaml.full_load")
 TORCH = ("harness.models.local", "rl.checkpoint", "rl.lora", "rl.objective", "rl.trainer")
 """Made of torch: they may import it at their top; who needs them imports them in a function, which the import test proves."""

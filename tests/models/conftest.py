@@ -35,6 +35,30 @@ def local(adapters: Path) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
+def tuned(local: Any, adapters: Path) -> tuple[str, str, Any]:
+    """The digests of two loud adapters, and peft's own model of the first."""
+    import torch
+
+    from harness.models.local.load import load
+    from rl.lora import adapted, publish, restore, state
+    from rl.recipe import Recipe
+
+    wrapped = adapted(load(NAME, MODELS, "sdpa").model, Recipe(rank=4, alpha=8))
+    made = {}
+    for seed in (1, 2):
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for name, value in wrapped.named_parameters():
+                if "lora_B" in name:
+                    value.copy_(torch.randn(value.shape, generator=generator) * 0.6)
+        weights = state(wrapped)
+        made[publish(wrapped, weights, local.version, adapters)] = weights
+    first, second = made
+    restore(wrapped, made[first])
+    return first, second, wrapped
+
+
+@pytest.fixture(scope="session")
 def reference(local: Any) -> Any:
     """The same weights in transformers' own modules and attention."""
     import torch

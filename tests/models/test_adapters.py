@@ -12,7 +12,7 @@ from harness.adapters import FILES, Adapters, named
 from harness.errors import UsageError
 from harness.message import Message
 from harness.policy import Policy, Sampling
-from tests.models.conftest import MODELS, NAME
+from tests.models.conftest import NAME
 
 COLD = Policy(model=f"local/{NAME}", temperature=0.0)
 SAID = [Message(role="system", content="A short list of colours.\n"), Message(role="user", content="red, green,")]
@@ -20,30 +20,6 @@ SAID = [Message(role="system", content="A short list of colours.\n"), Message(ro
 
 def plain(**given: Any) -> Sampling:
     return Sampling(template=False, **{"max_tokens": 8, **given})
-
-
-@pytest.fixture(scope="session")
-def tuned(local: Any, adapters: Path) -> tuple[str, str, Any]:
-    """The digests of two loud adapters, and peft's own model of the first."""
-    import torch
-
-    from harness.models.local.load import load
-    from rl.lora import adapted, publish, restore, state
-    from rl.recipe import Recipe
-
-    wrapped = adapted(load(NAME, MODELS, "sdpa").model, Recipe(rank=4, alpha=8))
-    made = {}
-    for seed in (1, 2):
-        generator = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            for name, value in wrapped.named_parameters():
-                if "lora_B" in name:
-                    value.copy_(torch.randn(value.shape, generator=generator) * 0.6)
-        weights = state(wrapped)
-        made[publish(wrapped, weights, local.version, adapters)] = weights
-    first, second = made
-    restore(wrapped, made[first])
-    return first, second, wrapped
 
 
 async def test_an_adapter_is_what_peft_computes(local: Any, tuned: tuple[str, str, Any]) -> None:
